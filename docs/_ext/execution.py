@@ -1,0 +1,69 @@
+"""Run a page again when what it depends on has changed, and only then.
+
+MyST-NB keeps a page's outputs under a key made of its cells and its `kernelspec`. That
+key knows nothing of the modules that the cells import, nor of the environment, so a page
+would keep its old outputs when one of them changes. Here both go into the kernelspec, as
+one digest, and Sphinx is told which files the page depends on.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import re
+import sys
+from pathlib import Path
+
+from jupyter_cache import get_cache
+
+FENCE = re.compile(r"^```\{code-cell\}.*?^```", re.M | re.S)
+IMPORT = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
+KERNEL = re.compile(r"^kernelspec:\n  display_name: (.*)\n  name: (.*)\n", re.M)
+
+
+def environment(variables) -> str:
+    """Digest the Python, every installed package and the named environment variables."""
+    packages = importlib.metadata.distributions()
+    state = [
+        sys.version,
+        *sorted({f"{package.name}=={package.version}" for package in packages}),
+        *(f"{name}={os.environ.get(name, '')}" for name in sorted(variables)),
+    ]
+    return hashlib.sha256("\n".join(state).encode()).hexdigest()
+
+
+def modules(text, folder) -> list[Path]:
+    """List the modules of `folder` that the code cells of a page name."""
+    found = [names for cell in FENCE.findall(text) for names in IMPORT.findall(cell)]
+    files = [folder / f"{name}.py" for name in sorted({*", ".join(found).split(", ")})]
+    return [file for file in files if file.exists()]
+
+
+def with_key(text, key) -> str:
+    """Write `key` into the kernelspec of a page, without moving any line."""
+    flow = rf"kernelspec: {{display_name: \1, name: \2, key: {key}}}\n\n\n"
+    return KERNEL.sub(flow, text, count=1)
+
+
+def add_key(app, docname, source):
+    """Handle `source-read`: make the page depend on its modules and environment."""
+    if not KERNEL.search(source[0]):
+        return
+    digest = hashlib.sha256(app.config.execution_environment.encode())
+    for module in modules(source[0], Path(app.config.execution_modules)):
+        app.env.note_dependency(module)
+        digest.update(module.name.encode() + module.read_bytes())
+    source[0] = with_key(source[0], digest.hexdigest()[:16])
+
+
+def make_cache(app, config):
+    """Handle `config-inited`: create the database before Sphinx forks its readers."""
+    _ = get_cache(config.nb_execution_cache_path).db
+
+
+def setup(app):
+    """Register the two settings and the handlers."""
+    app.add_config_value("execution_environment", "", "env", str)
+    app.add_config_value("execution_modules", "", "env", str)
+    app.connect("config-inited", make_cache)
+    app.connect("source-read", add_key)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,84 @@
+"""Sphinx settings. Every page with a kernel runs while the site is built."""
+
+import os
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]
+
+import execution  # noqa: E402  (lies in _ext)
+from jupyter_client import KernelManager  # noqa: E402
+
+# The one place for the published address: with it, pages offer Colab and Binder.
+published = ""  # such as "https://shardbook.example.org"
+repository = ""  # such as "https://github.com/OWNER/shardbook"
+
+# What every kernel sees.
+KERNEL = {
+    "IPYTHONDIR": str(DOCS / "_build/ipython"),
+    "JAX_NUM_CPU_DEVICES": "8",
+    "JAX_PLATFORMS": "cpu",
+    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # no temporary paths in compiled text
+    "MATPLOTLIBRC": str(DOCS / "matplotlibrc"),
+    "OPENBLAS_NUM_THREADS": "1",  # else LAPACK's threads fight with the devices
+    "PYTHONHASHSEED": "0",
+    "PYTHONPATH": str(ROOT / "src"),
+    "SOURCE_DATE_EPOCH": "1767225600",  # Matplotlib writes the date into SVG
+}
+os.environ |= KERNEL
+profile = DOCS / "_build/ipython/profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text(
+    "get_config().InlineBackend.figure_formats = {'svg'}\n"
+)
+KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns otherwise
+
+project = "Shardbook"
+author = "the Shardbook authors"
+html_title = project
+extensions = [
+    "execution",
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_codeautolink",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
+myst_heading_anchors = 3
+
+execution_environment = execution.environment(KERNEL.keys() - {"IPYTHONDIR"})
+execution_modules = str(ROOT / "src/examples")
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(DOCS / "_build/cache")
+nb_execution_show_tb = True  # a failing cell is a warning, and -W fails the build
+nb_execution_timeout = 120
+nb_merge_streams = True
+nb_output_stderr = "remove-warn"  # no log line is published unseen
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+codeautolink_concat_default = True
+copybutton_exclude = ".linenos, .gp, .go"
+
+html_theme = "sphinx_book_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_last_updated_fmt = None
+templates_path = ["_templates"]
+html_sidebars = {"**": ["home.html", "find.html", "sbt-sidebar-nav.html"]}
+html_theme_options = {
+    "navbar_persistent": [],  # the theme would show a second, empty header
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "show_navbar_depth": 1,
+    "show_toc_level": 2,
+    "use_fullscreen_button": False,
+}

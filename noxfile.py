@@ -1,0 +1,121 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# dependencies = ["nox[uv]>=2025.2.9"]
+# ///
+"""The chores of Shardbook: `nox -l` lists them, one line each."""
+
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "tests", "docs"]
+
+LOCK = "-r", "requirements.lock"
+BUILD = Path("docs/_build")
+STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every page
+OLDEST = "0.9.0"  # the oldest JAX on which the modules pass their tests
+
+
+def build(session, folder):
+    """Build the site into `folder`; after a failure forget what was read."""
+    doctrees = folder.with_suffix(".doctrees")
+    try:
+        session.run("sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder))
+    except nox.command.CommandFailed:
+        shutil.rmtree(doctrees, ignore_errors=True)  # else its warnings are not repeated
+        raise
+
+
+@nox.session
+def docs(session):
+    """Execute every page and build the site: docs/_build/html/index.html."""
+    session.install(*LOCK)
+    build(session, BUILD / "html")
+
+
+@nox.session
+def tests(session):
+    """Run the tests, on eight simulated devices."""
+    session.install(*LOCK)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session):
+    """Check style, format and spelling."""
+    session.install(*LOCK)
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("codespell")
+
+
+@nox.session(name="tests-oldest", default=False)
+def tests_oldest(session):
+    """Test the modules on the oldest JAX that they support."""
+    session.install(f"jax=={OLDEST}", f"jaxlib=={OLDEST}", "pytest>=9", "rich", "hypothesis")
+    modules = sorted(Path("src/examples").glob("[!_]*.py"))
+    session.run("pytest", *(f"tests/test_{module.stem}.py" for module in modules))
+
+
+@nox.session(name="docs-live", default=False)
+def docs_live(session):
+    """Serve the site, and rebuild it on every save."""
+    session.install(*LOCK)
+    watch = "--watch=src", "--ignore=docs/_build/*"
+    session.run("sphinx-autobuild", *watch, "docs", str(BUILD / "live"))
+
+
+@nox.session(default=False)
+def reproducible(session):
+    """Build the site again from nothing, and compare every byte with `docs`."""
+    session.install(*LOCK)
+    session.run("python", "tools/reproducible.py", str(BUILD / "html"))
+
+
+@nox.session(default=False)
+def links(session):
+    """Follow every link: inside the site always, to others where there is a network."""
+    session.install(*LOCK)
+    build(session, BUILD / "html")
+    session.run("python", "tools/links.py", str(BUILD / "html"))
+
+
+@nox.session(default=False)
+def notebooks(session):
+    """Run every page as a plain notebook, with only the packages that it names."""
+    session.install(*LOCK)
+    session.run("python", "tools/notebooks.py", *session.posargs)
+
+
+@nox.session(default=False)
+def browser(session):
+    """Open every page of the site in Chromium, and try what a reader would."""
+    session.install(*LOCK)
+    build(session, BUILD / "html")
+    npm = "npm", "install", "--no-save", "--no-package-lock"
+    session.run(*npm, f"--prefix={BUILD / 'npm'}", "axe-core@4", external=True)
+    session.run("pytest", "tests/browser", *session.posargs)
+
+
+@nox.session(default=False)
+def inventories(session):
+    """Refresh the names of JAX, NumPy and Python that pages may link to."""
+    session.install(*LOCK)
+    session.run("python", "tools/inventories.py")
+
+
+@nox.session(default=False)
+def lock(session):
+    """Write requirements.lock anew, with the newest versions."""
+    session.install("uv")
+    session.run("uv", "lock", "--upgrade")
+    export = "uv", "export", "--quiet", "--all-groups", "--no-emit-project"
+    session.run(*export, "--no-annotate", "--no-header", "-o=requirements.lock")
+
+
+if __name__ == "__main__":
+    nox.main()

@@ -1,0 +1,155 @@
+"""Pages run again when they must, and only then; what fails is named."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from execution import environment, modules, with_key
+
+ROOT = Path(__file__).parents[1]
+LEFT_BEHIND = shutil.ignore_patterns("_build", ".git", ".nox", ".venv", "__pycache__")
+
+PAGE = """\
+---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+
+# {title}
+
+Some prose.
+
+```{{code-cell}}
+{code}
+```
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project, with small pages of its own in the folder `small`."""
+    copy = tmp_path_factory.mktemp("project") / "copy"
+    shutil.copytree(ROOT, copy, ignore=LEFT_BEHIND)
+    (copy / "docs/small").mkdir()
+    return copy
+
+
+@pytest.fixture
+def write(project):
+    """Write a small page."""
+
+    def write(name, code):
+        page = PAGE.format(title=name.capitalize(), code=code)
+        (project / f"docs/small/{name}.md").write_text(page)
+
+    return write
+
+
+@pytest.fixture
+def build(project):
+    """Build the small pages; return the exit code, the log and who was executed."""
+
+    def build(*options):
+        only = "-Dinclude_patterns=small/*.md", "-Droot_doc=small/root"
+        strict = "-W", "--keep-going", "--color", "-j2", "-dtrees"
+        done = subprocess.run(
+            [sys.executable, "-m", "sphinx", *strict, *only, *options, "docs", "html"],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        log = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+        executed = set(re.findall(r"small/(\w+)\.md: Executing notebook", log))
+        return done.returncode, log, executed
+
+    return build
+
+
+@pytest.fixture
+def small_site(write, build, project):
+    """Three pages that were built: two import a module each, one imports none."""
+    root = "# Root\n\n```{toctree}\nfirst\nsecond\nneither\n```\n"
+    (project / "docs/small/root.md").write_text(root)
+    write("first", "from examples import padding\n\nprint(padding.__name__)")
+    write("second", "import examples.trees\n\nprint(examples.trees.__name__)")
+    write("neither", "print(6 * 7)")
+    code, log, _ = build()
+    assert code == 0, log
+
+
+def test_a_page_runs_again_when_its_module_changes_and_only_then(
+    small_site, build, write, project
+):
+    assert build()[2] == set()
+    module = project / "src/examples/padding.py"
+    original = module.read_text()
+    module.write_text(original + "\n# another line\n")
+    assert build()[2] == {"first"}
+    module.write_text(original)
+    assert build()[2] == set()  # these outputs are still known
+    write("neither", "print(7 * 7)")
+    assert build()[2] == {"neither"}
+    page = project / "docs/small/second.md"
+    page.write_text(page.read_text().replace("Some prose", "Other prose"))
+    assert build()[2] == set()
+    assert "Other prose" in (project / "html/small/second.html").read_text()
+    assert build("-Dexecution_environment=another")[2] == {"first", "second", "neither"}
+
+
+def test_every_failing_page_is_named_with_its_cell(small_site, build, write):
+    write("first", "1 / 0")
+    write("second", "import sys\n\nprint('a line on stderr', file=sys.stderr)")
+    for _ in range(2):  # a second build does not forget
+        code, log, _ = build("-E")
+        assert code != 0
+        assert "small/first.md" in log
+        assert "ZeroDivisionError" in log
+        assert "1 / 0" in log
+        assert re.search(r"small/second.md.*stderr was found in .* cell", log)
+
+
+def test_the_environment_is_the_python_its_packages_and_its_variables(monkeypatch):
+    monkeypatch.setenv("JAX_ENABLE_X64", "0")
+    before = environment({"JAX_ENABLE_X64"})
+    assert environment({"JAX_ENABLE_X64"}) == before
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    assert environment({"JAX_ENABLE_X64"}) != before
+    monkeypatch.setattr(sys, "version", "3.99")
+    assert environment(set()) != environment({"JAX_ENABLE_X64"})
+
+
+def test_a_new_jax_is_another_environment(monkeypatch):
+    class Package:
+        name, version = "jax", "99"
+
+    before = environment(set())
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: [Package])
+    assert environment(set()) != before
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["from examples.one import f", "from examples import one", "import examples.one"],
+)
+def test_imports_are_found_in_cells_alone(code, tmp_path):
+    (tmp_path / "one.py").touch()
+    (tmp_path / "two.py").touch()
+    prose = "Copy `examples/two.py`.\n\n```{literalinclude} ../examples/two.py\n```\n"
+    page = f"{prose}\n```{{code-cell}}\n{code}\n```\n"
+    assert modules(page, tmp_path) == [tmp_path / "one.py"]
+
+
+def test_the_key_moves_no_line():
+    page = PAGE.format(title="A", code="1")
+    keyed = with_key(page, "0123")
+    assert "key: 0123" in keyed
+    assert keyed.splitlines().index("# A") == page.splitlines().index("# A")

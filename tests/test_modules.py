@@ -1,0 +1,64 @@
+"""What every module in src/examples promises, whatever it is about."""
+
+import ast
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "src/examples").glob("[!_]*.py"))
+
+each_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+
+
+@each_module
+@pytest.mark.parametrize("devices", [1, 8])
+def test_a_copy_runs_alone(module, devices, run, tmp_path):
+    shutil.copy(module, tmp_path)
+    assert run(module.name, cwd=tmp_path, devices=devices)
+
+
+@each_module
+def test_it_needs_only_jax_and_numpy(module):
+    nodes = list(ast.walk(ast.parse(module.read_text())))
+    names = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    roots = {name.split(".")[0] for name in names}
+    assert roots <= sys.stdlib_module_names | {"jax", "numpy"}
+
+
+@each_module
+def test_an_import_looks_for_no_device(module, run):
+    """So that a process may still call `jax.distributed.initialize` after it."""
+    code = (
+        f"import examples.{module.stem}, jax\n"
+        "jax.config.update('jax_num_cpu_devices', 3)  # refused once JAX has looked\n"
+        "print(jax.device_count())"
+    )
+    assert run("-c", code, devices=8, cwd=ROOT / "src") == "3\n"
+
+
+@each_module
+def test_it_has_a_page_and_a_test(module):
+    assert len(list(ROOT.glob(f"docs/*/{module.stem}.md"))) == 1
+    assert (ROOT / f"tests/test_{module.stem}.py").exists()
+
+
+@each_module
+def test_it_gives_its_licence_and_says_that_it_stands_alone(module):
+    text = module.read_text()
+    assert text.startswith("# SPDX-License-Identifier: MIT-0\n")
+    assert f"python {module.name}" in ast.get_docstring(ast.parse(text))
+
+
+def test_a_repeated_function_is_the_same_everywhere():
+    seen = {}
+    for module in MODULES:
+        for node in ast.parse(module.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name != "main":
+                source = ast.unparse(node)
+                assert seen.setdefault(node.name, source) == source, node.name

@@ -1,0 +1,89 @@
+"""What every page promises, whatever it is about."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import jupytext
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+SOURCES = sorted(DOCS.glob("*/*.md"))
+PAGES = [page for page in SOURCES if "{code-cell}" in page.read_text()]
+SETUP = 'import jax\n\njax.config.update("jax_num_cpu_devices", 8)'
+
+
+def name(page):
+    return str(page.relative_to(DOCS))
+
+
+def cells(page):
+    notebook = jupytext.read(page, fmt="md:myst")
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=name)
+each_source = pytest.mark.parametrize("page", SOURCES, ids=name)
+
+
+@each_page
+def test_it_claims_something_that_could_fail(page):
+    assert any("assert" in cell for cell in cells(page))
+
+
+@each_page
+def test_it_asks_for_eight_devices_first(page):
+    assert cells(page)[0].startswith(SETUP)
+
+
+@each_page
+def test_it_names_what_it_needs(page):
+    needs = jupytext.read(page, fmt="md:myst").metadata["needs"].split()
+    code = "\n".join(cells(page))
+    for package in ("matplotlib", "rich", "jaxdecomp", "optax"):
+        if re.search(rf"^(import|from) {package}\b", code, re.M):
+            assert package in needs
+    assert "visualize" not in code or {"rich", "matplotlib"} <= set(needs)
+
+
+@each_page
+def test_its_cells_are_short(page):
+    for cell in cells(page):
+        assert len(cell.splitlines()) <= 15, cell
+
+
+@each_page
+def test_its_cells_are_formatted(page, tmp_path):
+    for number, cell in enumerate(cells(page)):
+        tmp_path.joinpath(f"cell_{number:02}.py").write_text(cell + "\n")
+    ruff = "ruff", "format", "--diff", "--isolated", "--line-length=88", tmp_path
+    done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@each_page
+def test_an_error_that_it_expects_must_come(page):
+    """A `try` that forgets its `else` would publish a claim that cannot fail."""
+    for cell in cells(page):
+        if "except " in cell:
+            assert "raise AssertionError" in cell, cell
+
+
+@each_source
+def test_it_tells_search_engines_what_it_is(page):
+    metadata = jupytext.read(page, fmt="md:myst").metadata
+    assert len(metadata["myst"]["html_meta"]["description"]) > 20
+
+
+@each_source
+def test_it_is_in_the_contents(page):
+    entry = str(page.relative_to(DOCS).with_suffix(""))
+    assert f"\n{entry}\n" in (DOCS / "index.md").read_text()
+
+
+@each_source
+def test_it_uses_the_words_of_the_house(page):
+    """No praise of ease, no shouting; `host` and `worker` are called processes."""
+    prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.S)
+    for word in (r"\bsimply\b", r"\beasily\b", r"!\s", r"\bworkers?\b", r"tutorial\b"):
+        assert not re.search(word, prose), word
