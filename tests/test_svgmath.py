@@ -4,6 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 import svgmath
+from tiny_site import Site
 
 FORMULAS = {
     "letter": "x",
@@ -12,6 +13,19 @@ FORMULAS = {
     "cases": r"f(x) = \begin{cases} 0 & x < 1 \\ 1 & x \ge 1 \end{cases}",
     "text": r"\text{bytes} \le 2^{30}",
 }
+
+
+@pytest.fixture
+def site(tmp_path):
+    def build(text):
+        settings = {
+            "extensions": ["myst_parser", "svgmath"],
+            "html_math_renderer": "svg",
+            "myst_enable_extensions": ["dollarmath"],
+        }
+        return Site(tmp_path, {"index.md": text}, **settings)
+
+    return build
 
 
 @pytest.fixture(params=FORMULAS.values(), ids=FORMULAS.keys())
@@ -58,7 +72,7 @@ def test_tex_that_cannot_be_drawn_is_refused():
 
 
 def test_a_page_holds_its_formulas(site):
-    page = site({"index.md": "# Costs\n\nSend $b$ bytes:\n\n$$ a < b $$ (cost)\n"})
+    page = site("# Costs\n\nSend $b$ bytes:\n\n$$ a < b $$ (cost)\n")
     html = page("index.html")
     assert html.count('role="img"') == 2
     assert 'aria-label="a &lt; b"' in html
@@ -67,12 +81,12 @@ def test_a_page_holds_its_formulas(site):
 
 def test_only_a_formula_wider_than_a_phone_takes_the_keyboard_focus(site):
     wide = " + ".join("abcdefghijklmnopqrstuvwxyz")
-    html = site({"index.md": f"# T\n\n$$ a $$\n\n$$ {wide} $$\n"})("index.html")
+    html = site(f"# T\n\n$$ a $$\n\n$$ {wide} $$\n")("index.html")
     assert html.count('class="math notranslate"') == 2
     assert html.count('tabindex="0"') == 1
 
 
 def test_a_formula_that_cannot_be_drawn_fails_the_build(site):
-    page = site({"index.md": "# T\n\nSee $\\shard$.\n"})
+    page = site("# T\n\nSee $\\shard$.\n")
     assert "cannot draw" in page.warnings
     assert "<code>\\shard</code>" in page("index.html")

@@ -18,7 +18,7 @@ NARROW = 340  # what fits on a phone, in pixels
 UNKNOWN = re.compile(r">(\\[A-Za-z]+)<")  # a command that is typeset as it is written
 
 log = logging.getLogger(__name__)
-ziamath.config.svg2 = False  # paths instead of symbols, whose ids would repeat on a page
+ziamath.config.svg2 = False  # paths: the ids of symbols would repeat on a page
 ziamath.config.precision = 2
 
 
@@ -29,7 +29,7 @@ def typeset(tex, *, inline):
         image = formula.svgxml()
     except Exception as error:  # latex2mathml raises whatever it stumbles over
         raise ValueError(f"cannot draw the formula {tex!r}: {error!r}") from error
-    if unknown := UNKNOWN.search(formula.mathmlstr):
+    if unknown := UNKNOWN.search(formula.mathmlstr()):
         raise ValueError(f"cannot draw {unknown[1]} in the formula {tex!r}")
     return formula, image
 

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT-0
+"""How we time: compile first, wait for the result, take turns, and compare medians.
+
+A machine that others use too is fast now and slow then. Programs that take turns see
+the same of it, so what is kept of every round is a ratio.
+"""
+
+from statistics import median
+from time import perf_counter
+
+import jax
+
+
+def seconds(f, *args):
+    """Return how long one call of `f(*args)` takes, until its result is there."""
+    start = perf_counter()
+    jax.block_until_ready(f(*args))
+    return perf_counter() - start
+
+
+def race(ours, theirs, *args, rounds=7):
+    """Time two programs in turns: the medians of both, and of ours / theirs."""
+    for f in (ours, theirs):
+        jax.block_until_ready(f(*args))  # compile
+    times = []
+    for turn in range(rounds):
+        order = (ours, theirs) if turn % 2 else (theirs, ours)
+        took = {f: seconds(f, *args) for f in order}
+        times.append((took[ours], took[theirs], took[ours] / took[theirs]))
+    return [median(column) for column in zip(*times, strict=True)]

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT-0
+"""Matrix products in blocks: SUMMA on any mesh, Cannon on a square, 2.5D on a cube.
+
+Every matrix is cut along both of its axes, so a block of the product needs a row of
+blocks of a and a column of blocks of b. The three algorithms bring them there.
+
+    summa       a  [M@x, K@y]      b  [K@x, N@y]      ->  c  [M@x, N@y]
+    cannon      the same, on a mesh of p x p devices
+    summa_25d   a  [M@x, K@(z,y)]  b  [K@(z,x), N@y]  ->  c  [M@x, N@(y,z)]
+
+Words that one device sends, on X x Y (x Z) devices, P in all; MK, KN, MN are sizes:
+
+    summa       (Y - 1) MK/P + (X - 1) KN/P                      2 panels messages
+    cannon      p (MK + KN)/P                                    2 p messages
+    summa_25d   (Y - 1) MK/P + (X - 1) KN/P + (Z - 1) MN/P       2 panels + 1
+
+Sources: Cannon, A Cellular Computer to Implement the Kalman Filter Algorithm, PhD
+thesis, Montana State University 1969. Van de Geijn and Watts, SUMMA: Scalable Universal
+Matrix Multiplication Algorithm, Concurrency 9 (1997). Solomonik and Demmel,
+Communication-Optimal Parallel 2.5D Matrix Multiplication and LU Factorization
+Algorithms, Euro-Par 2011, https://doi.org/10.1007/978-3-642-23397-5_10.
+
+    JAX_NUM_CPU_DEVICES=8 python matmul.py
+
+Copy this file alone: it needs JAX only.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+
+def shift(x: Array, axis_name: str, step: int) -> Array:
+    """Send `x` to the device `step` places further along the ring `axis_name`."""
+    size = lax.axis_size(axis_name)
+    return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
+
+
+def wide(*arrays: Array) -> jnp.dtype:
+    """Return the type to add up products in: float32 for narrower floats."""
+    dtype = jnp.result_type(*arrays)
+    floating = jnp.issubdtype(dtype, jnp.floating)
+    return jnp.promote_types(dtype, jnp.float32) if floating else dtype
+
+
+def product(a: Array, b: Array) -> Array:
+    """Multiply two blocks: [m, k] x [k, n] -> [m, n], in the type `wide(a, b)`."""
+    return jnp.dot(a, b, preferred_element_type=wide(a, b))
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
+        )
+    return [sizes[name] for name in names]
+
+
+def check(a: Array, b: Array, rows: int, inner: int, columns: int):
+    """Raise ValueError unless a [M, K] and b [K, N] can be cut into so many parts."""
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+    sizes, parts = (*a.shape, b.shape[1]), (rows, inner, columns)
+    for name, size, count in zip("MKN", sizes, parts, strict=True):
+        if size % count:
+            more = -(-size // count) * count
+            raise ValueError(
+                f"{name} = {size} cannot be cut into {count} parts: pad it to {more}"
+            )
+
+
+def multiply_panels(a: Array, b: Array, panels: int) -> Array:
+    """Multiply all blocks of a layer x, y of the mesh: [m, k], [l, n] -> [m, n].
+
+    Call it inside `jax.shard_map`. Any order of k gives the same sum. So k is cut into
+    pieces, as many as fit both ways of cutting it, and panel number `turn` takes one
+    slice out of every piece: everybody owns a part of it, and a gather brings it.
+    """
+    size = lax.axis_size("y")
+    width = a.shape[1] * size // (math.lcm(size, lax.axis_size("x")) * panels)
+    a_pieces = a.reshape(a.shape[0], -1, panels, width)
+    b_pieces = b.reshape(-1, panels, width, b.shape[1])
+
+    @jax.checkpoint  # the gradient gathers panels again rather than keep them all
+    def add(turn, total):
+        rows = lax.dynamic_index_in_dim(a_pieces, turn, 2).reshape(a.shape[0], -1)
+        columns = lax.dynamic_index_in_dim(b_pieces, turn, 1).reshape(-1, b.shape[1])
+        rows = lax.all_gather(rows, "y", axis=1, tiled=True)
+        columns = lax.all_gather(columns, "x", axis=0, tiled=True)
+        return total + product(rows, columns)
+
+    zeros = jnp.zeros_like(a, shape=(a.shape[0], b.shape[1]), dtype=wide(a, b))
+    return lax.fori_loop(0, panels, add, zeros).astype(jnp.result_type(a, b))
+
+
+@jax.jit(static_argnames="panels")
+def summa(a: Array, b: Array, panels: int = 4) -> Array:
+    """Multiply block by block on any mesh of axes x and y.
+
+    a: [M@x, K@y], b: [K@x, N@y] -> [M@x, N@y]
+
+    Beside blocks and sums a device holds 1 / `panels` of its rows of a and its columns
+    of b. Raises ValueError unless x divides M, y divides N, and the least common
+    multiple of both, times `panels`, divides K.
+    """
+    x, y = mesh_sizes("x", "y")
+    check(a, b, x, math.lcm(x, y) * panels, y)
+
+    @jax.shard_map(
+        in_specs=(jax.P("x", "y"), jax.P("x", "y")), out_specs=jax.P("x", "y")
+    )
+    def multiply(a, b):
+        return multiply_panels(a, b, panels)
+
+    return multiply(a, b)
+
+
+@jax.jit(static_argnames="panels")
+def summa_25d(a: Array, b: Array, panels: int = 4) -> Array:
+    """Multiply in layers: each z takes its share of k, and the layers are added up.
+
+    a: [M@x, K@(z,y)], b: [K@(z,x), N@y] -> [M@x, N@(y,z)]
+
+    A device holds z blocks of c while it adds. Raises ValueError unless x divides M,
+    y z divides N, and z `panels` times the least common multiple of x and y divides K.
+    """
+    x, y, z = mesh_sizes("x", "y", "z")
+    check(a, b, x, math.lcm(x, y) * z * panels, y * z)
+
+    @jax.shard_map(
+        in_specs=(jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")),
+        out_specs=jax.P("x", ("y", "z")),
+    )
+    def multiply(a, b):
+        layer = multiply_panels(a, b, panels)
+        return lax.psum_scatter(layer, "z", scatter_dimension=1, tiled=True)
+
+    return multiply(a, b)
+
+
+def skew(a: Array, b: Array) -> tuple[Array, Array]:
+    """Move the blocks so that device i, j holds a[i, i + j] and b[i + j, j].
+
+    Call it inside `jax.shard_map` over a square mesh.
+    """
+    p = lax.axis_size("x")
+    places = [(i, j, (j - i) % p, (i - j) % p) for i in range(p) for j in range(p)]
+    west = [(i * p + j, i * p + left) for i, j, left, _ in places]
+    north = [(i * p + j, up * p + j) for i, j, _, up in places]
+    return lax.ppermute(a, ("x", "y"), west), lax.ppermute(b, ("x", "y"), north)
+
+
+@jax.jit
+def cannon(a: Array, b: Array) -> Array:
+    """Multiply on a square mesh; a device never holds more than two blocks of each.
+
+    a: [M@x, K@y], b: [K@x, N@y] -> [M@x, N@y]
+
+    Its gradient keeps all the blocks that came by. Raises ValueError on a mesh that is
+    not square, and unless its side divides M, K and N.
+    """
+    x, y = mesh_sizes("x", "y")
+    if x != y:
+        raise ValueError(f"Cannon needs a square mesh, not {x} x {y}: use summa")
+    check(a, b, x, x, x)
+
+    @jax.shard_map(
+        in_specs=(jax.P("x", "y"), jax.P("x", "y")), out_specs=jax.P("x", "y")
+    )
+    def multiply(a, b):
+        def turn(_, carry):
+            a, b, total = carry
+            # neither the shifts nor the product wait for the other
+            return shift(a, "y", -1), shift(b, "x", -1), total + product(a, b)
+
+        zeros = jnp.zeros_like(a, shape=(a.shape[0], b.shape[1]), dtype=wide(a, b))
+        a, b, total = lax.fori_loop(0, x - 1, turn, (*skew(a, b), zeros))
+        return (total + product(a, b)).astype(jnp.result_type(a, b))
+
+    return multiply(a, b)
+
+
+def main():
+    """Multiply two random matrices by SUMMA on every device there is."""
+    count = jax.device_count()
+    x = max(i for i in range(1, math.isqrt(count) + 1) if count % i == 0)
+    with jax.set_mesh(jax.make_mesh((x, count // x), ("x", "y"))):
+        keys = jax.random.split(jax.random.key(0))
+        shape = (16 * count, 16 * count)
+        a, b = (
+            jax.random.normal(key, shape, out_sharding=jax.P("x", "y")) for key in keys
+        )
+        c = summa(a, b)
+        print(f"{jax.typeof(c)}  mean square {(c**2).mean():.1f}, expect {shape[1]}")
+
+
+if __name__ == "__main__":
+    main()

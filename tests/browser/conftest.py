@@ -1,0 +1,99 @@
+"""One Chromium and one server on the loopback, for all tests of the built site."""
+
+import functools
+import os
+import shutil
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = Path(os.environ.get("SITE", ROOT / "docs/_build/html"))
+AXE = Path(
+    os.environ.get("AXE", ROOT / "docs/_build/npm/node_modules/axe-core/axe.min.js")
+)
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """A static server that does not write to the terminal."""
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+class Visit:
+    """A page in the browser, and what went wrong on it."""
+
+    def __init__(self, context, base):
+        """Open an empty page in `context`, on a site at `base`."""
+        self.page, self.base, self.faults = context.new_page(), base, []
+        self.page.on("console", self.hear)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("request", self.follow)
+        self.page.on("response", self.answer)
+
+    def hear(self, message):
+        """Note what the page complains about."""
+        if message.type in ("error", "warning"):
+            self.faults.append(message.text)
+
+    def follow(self, request):
+        """Note what is asked of another host."""
+        if not request.url.startswith((self.base, "data:", "blob:")):
+            self.faults.append(f"request to {request.url}")
+
+    def answer(self, response):
+        """Note what the server does not have."""
+        if response.status >= 400:
+            self.faults.append(f"{response.status} {response.url}")
+
+    def open(self, path):
+        """Load a page of the site, with everything in it."""
+        self.page.goto(self.base + path)
+        return self.page
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Start Chromium: `$CHROMIUM`, the one on the path, or Playwright's own."""
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=QUIET)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def server():
+    """Serve the built site; return its address."""
+    handler = functools.partial(Handler, directory=SITE)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}/"
+        http.shutdown()
+
+
+@pytest.fixture
+def visit(browser, server):
+    """Return a function that makes a `Visit`, in a window of its own."""
+    contexts = []
+
+    def make(base=server, width=1280, scheme="light", **options):
+        window = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+        context = browser.new_context(**window, **options)
+        contexts.append(context)
+        return Visit(context, base)
+
+    yield make
+    for context in contexts:
+        context.close()

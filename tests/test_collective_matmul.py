@@ -1,0 +1,253 @@
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType
+
+from examples.collective_matmul import ag_matmul, matmul_rs, ring_matmul
+from examples.communication import measure
+
+ROWS, COLUMNS = jax.P("x", None), jax.P(None, "x")
+LAYOUTS = {
+    ring_matmul: (ROWS, ROWS, ROWS),
+    ag_matmul: (ROWS, COLUMNS, COLUMNS),
+    matmul_rs: (COLUMNS, ROWS, ROWS),
+}
+RINGS = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 1)]  # the last: a subset
+SIZES = (24, 48, 72)
+
+each_product = pytest.mark.parametrize("multiply", LAYOUTS)
+each_way = pytest.mark.parametrize("ways", [1, 2])
+each_mesh = pytest.mark.parametrize("mesh", RINGS)
+each_ring = pytest.mark.parametrize("mesh", [(1, 1), (8, 1), (4, 2)])
+
+
+@contextmanager
+def devices(mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some = jax.devices()[: math.prod(mesh)]
+    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
+    with jax.set_mesh(mesh):
+        yield
+
+
+def operands(multiply, sizes=SIZES, dtype=jnp.float32, seed=0):
+    """Return random a and b as `multiply` wants them."""
+    (m, k, n), random = sizes, np.random.default_rng(seed)
+    arrays = random.normal(size=(m, k)), random.normal(size=(k, n))
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        arrays = [array * (1 + 2j) + 3j * array**2 for array in arrays]
+    return [
+        jax.device_put(jnp.asarray(array, dtype), spec)
+        for array, spec in zip(arrays, LAYOUTS[multiply][:2], strict=True)
+    ]
+
+
+def number(array):
+    """Return an array in NumPy, in double precision."""
+    wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
+    return np.asarray(array).astype(wide)
+
+
+def agree(answer, expected, eps=1e-6):
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(number(answer) / scale, expected / scale, atol=10 * eps)
+
+
+def words(multiply, count, sizes):
+    """Return the words that one device of `count` sends: panels of the traveller."""
+    m, k, n = sizes
+    traveller = {ring_matmul: k * n, ag_matmul: m * k, matmul_rs: m * n}[multiply]
+    return (count - 1) * traveller // count
+
+
+@each_mesh
+@each_way
+@each_product
+def test_the_product_is_that_of_numpy(multiply, ways, mesh):
+    with devices(mesh):
+        a, b = operands(multiply)
+        c = multiply(a, b, ways=ways)
+        agree(c, number(a) @ number(b))
+        wanted = jax.NamedSharding(jax.sharding.get_mesh(), LAYOUTS[multiply][2])
+        assert c.sharding.is_equivalent_to(wanted, 2)
+
+
+@each_way
+@each_product
+def test_auto_axes_give_the_same(multiply, ways):
+    with devices((4, 2), AxisType.Auto):
+        a, b = operands(multiply)
+        c = multiply(a, b, ways=ways)
+        agree(c, number(a) @ number(b))
+        wanted = jax.NamedSharding(jax.sharding.get_mesh(), LAYOUTS[multiply][2])
+        assert c.sharding.is_equivalent_to(wanted, 2)
+
+
+@each_way
+@each_product
+def test_panels_of_one_row_cannot_be_halved_and_arrive_all_the_same(multiply, ways):
+    with devices((8, 1)):
+        a, b = operands(multiply, (8, 8, 8))
+        agree(multiply(a, b, ways=ways), number(a) @ number(b))
+
+
+@each_product
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.complex64])
+def test_every_type_is_multiplied_and_kept(multiply, dtype):
+    with devices((8, 1)):
+        a, b = operands(multiply, dtype=dtype)
+        c = multiply(a, b, ways=2)
+        agree(c, number(a) @ number(b), eps=float(jnp.finfo(dtype).eps))
+    assert c.dtype == dtype
+
+
+@each_product
+def test_integers_are_exact(multiply):
+    with devices((8, 1)):
+        a, b = (10_000 * x for x in operands(multiply, dtype=jnp.int32))
+        c = multiply(a, b)
+        np.testing.assert_array_equal(c, np.asarray(a) @ np.asarray(b))
+    assert c.dtype == jnp.int32
+
+
+@each_product
+def test_long_sums_of_bfloat16_are_added_up_in_float32(multiply):
+    """Ones summed in bfloat16 would stop at 256."""
+    with devices((8, 1)):
+        arrays = operands(multiply, (8, 4096, 8), jnp.bfloat16)
+        a, b = (jnp.ones_like(x) for x in arrays)
+        assert (number(multiply(a, b)) == 4096).all()
+
+
+@each_ring
+@each_way
+@each_product
+def test_the_gradients_are_those_of_the_plain_product(multiply, ways, mesh):
+    with devices(mesh):
+        a, b = operands(multiply)
+        weights = multiply(a, b) ** 2
+
+        def loss(a, b):
+            return (multiply(a, b, ways=ways) * weights).sum()
+
+        da, db = jax.jit(jax.grad(loss, (0, 1)))(a, b)
+        agree(da, number(weights) @ number(b).T)
+        agree(db, number(a).T @ number(weights))
+        assert (da.sharding, db.sharding) == (a.sharding, b.sharding)
+
+
+@each_product
+def test_complex_gradients_are_those_of_the_plain_product(multiply):
+    with devices((8, 1)):
+        a, b = operands(multiply, dtype=jnp.complex64)
+        c, pull = jax.vjp(multiply, a, b)
+        da, db = pull(c)
+        agree(da, number(c) @ number(b).T)
+        agree(db, number(a).T @ number(c))
+
+
+def test_each_gradient_is_one_of_the_other_products():
+    with devices((8, 1)):
+        a, b = operands(ag_matmul)
+        c, pull = jax.vjp(ag_matmul, a, b)
+        da, db = pull(c)
+        agree(da, number(matmul_rs(c, b.T)))
+        agree(db, number(ring_matmul(c.T, a)).T)
+
+
+@each_mesh
+@each_way
+@each_product
+def test_it_sends_the_panels_of_the_traveller(multiply, ways, mesh):
+    with devices(mesh):
+        program = measure(lambda a, b: multiply(a, b, ways=ways), *operands(multiply))
+    assert program.sent == 4 * words(multiply, mesh[0], SIZES)
+    messages = ways * (mesh[0] - 1)
+    assert program.counts == ({"collective-permute": messages} if messages else {})
+
+
+@each_product
+def test_bfloat16_travels_as_bfloat16(multiply):
+    """As written: XLA for CPUs then widens it, having no products of bfloat16."""
+    with devices((8, 1)):
+        lowered = multiply.lower(*operands(multiply, dtype=jnp.bfloat16)).as_text()
+    sent = [line for line in lowered.splitlines() if "collective_permute" in line]
+    assert sent
+    assert all("xbf16>" in line for line in sent)
+
+
+@each_way
+@pytest.mark.parametrize(
+    ("multiply", "blocks"), [(ag_matmul, 2.3), (matmul_rs, 2.3), (ring_matmul, 4)]
+)
+def test_it_holds_a_few_panels_and_never_the_whole(multiply, ways, blocks):
+    with devices((8, 1)):
+        a, b = operands(multiply, (512, 512, 512))
+        program = measure(lambda a, b: multiply(a, b, ways=ways), a, b)
+        assert program.temporaries <= blocks * a.nbytes / 8
+
+
+@settings(deadline=None, derandomize=True, max_examples=15)
+@given(st.data())
+def test_any_shape_on_any_ring_is_right_and_costs_what_it_should(data):
+    multiply = data.draw(st.sampled_from(list(LAYOUTS)))
+    mesh = data.draw(st.sampled_from(RINGS))
+    kind = data.draw(st.sampled_from([AxisType.Explicit, AxisType.Auto]))
+    ways = data.draw(st.sampled_from([1, 2]))
+    sizes = [mesh[0] * data.draw(st.integers(1, 5)) for _ in range(3)]
+    with devices(mesh, kind):
+        a, b = operands(multiply, sizes)
+        agree(multiply(a, b, ways=ways), number(a) @ number(b))
+        sent = measure(lambda a, b: multiply(a, b, ways=ways), a, b).sent
+    assert sent == 4 * words(multiply, mesh[0], sizes)
+
+
+@each_product
+def test_matrices_that_do_not_fit_together_are_refused(multiply):
+    with devices((8, 1)):
+        a, _ = operands(multiply)
+        with pytest.raises(ValueError, match=r"\(24, 48\) x \(24, 48\) is no product"):
+            multiply(a, a)
+
+
+@pytest.mark.parametrize(
+    ("multiply", "sizes", "complaint"),
+    [
+        (ring_matmul, (12, 8, 8), "M = 12 cannot be cut into 8 parts: pad it to 16"),
+        (ring_matmul, (8, 12, 8), "K = 12 cannot be cut into 8 parts: pad it to 16"),
+        (ag_matmul, (12, 8, 8), "M = 12 cannot be cut into 8 parts: pad it to 16"),
+        (ag_matmul, (8, 8, 12), "N = 12 cannot be cut into 8 parts: pad it to 16"),
+        (matmul_rs, (12, 8, 8), "M = 12 cannot be cut into 8 parts: pad it to 16"),
+        (matmul_rs, (8, 12, 8), "K = 12 cannot be cut into 8 parts: pad it to 16"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(multiply, sizes, complaint):
+    m, k, n = sizes
+    with devices((8, 1)), pytest.raises(ValueError, match=complaint):
+        multiply(jnp.ones((m, k)), jnp.ones((k, n)))
+
+
+@each_product
+def test_sizes_that_need_not_divide_are_served(multiply):
+    sizes = {ring_matmul: (8, 8, 3), ag_matmul: (8, 3, 8), matmul_rs: (8, 8, 3)}
+    with devices((8, 1)):
+        a, b = operands(multiply, sizes[multiply])
+        agree(multiply(a, b), number(a) @ number(b))
+
+
+@each_product
+def test_a_third_way_round_is_refused(multiply):
+    with devices((8, 1)), pytest.raises(ValueError, match="1 or 2 ways round, not 3"):
+        multiply(*operands(multiply), ways=3)
+
+
+@each_product
+def test_a_mesh_without_the_axis_is_refused(multiply):
+    with pytest.raises(ValueError, match=r"no mesh axis \['x'\] in context"):
+        multiply(jnp.ones((8, 8)), jnp.ones((8, 8)))

@@ -1,0 +1,721 @@
+import math
+import re
+from functools import partial
+from textwrap import dedent
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType
+
+from examples.communication import Collective, Program, measure, read
+
+MESHES = {
+    "one": {"x": 1, "y": 1},
+    "slabs": {"x": 8, "y": 1},
+    "wide": {"x": 2, "y": 4},
+    "tall": {"x": 4, "y": 2},
+    "cube": {"x": 2, "y": 2, "z": 2},
+    "half": {"x": 2, "y": 2},
+    "last": {"y": 2, "x": 4},
+}
+each_kind = pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+
+
+def mesh_of(shape, kind=AxisType.Auto):
+    """A mesh of the first devices, in the order of their numbers."""
+    devices = np.array(jax.devices()[: math.prod(shape.values())])
+    grid = devices.reshape(tuple(shape.values()))
+    return jax.sharding.Mesh(grid, tuple(shape), axis_types=(kind,) * len(shape))
+
+
+def struct(mesh, shape, *spec, dtype="float32"):
+    sharding = jax.NamedSharding(mesh, jax.P(*spec))
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+
+def manual(mesh, f, spec=("x", "y")):
+    """`f` of blocks, from arrays split along x and y to arrays of the same split."""
+    spec = jax.P(*spec)
+    return jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+
+
+@pytest.fixture(params=MESHES.values(), ids=MESHES)
+def mesh(request):
+    return mesh_of(request.param)
+
+
+@pytest.fixture
+def tall():
+    return mesh_of(MESHES["tall"])
+
+
+@pytest.fixture
+def wide():
+    return mesh_of(MESHES["wide"])
+
+
+# Bytes known by hand. A block is [16, 8] of four bytes each.
+
+BLOCK = 16 * 8 * 4
+
+
+def shift(block):
+    size = lax.axis_size("x")
+    return lax.ppermute(block, "x", [(i, (i + 1) % size) for i in range(size)])
+
+
+OPERATIONS = {  # what to run on a block, and what it sends for each byte of the block
+    "all-gather": (
+        lambda b: lax.all_gather(b, "x", tiled=True),
+        lambda g: g - 1,
+    ),
+    "all-reduce": (
+        lambda b: lax.psum(b, "x"),
+        lambda g: 2 * (g - 1) / g,
+    ),
+    "reduce-scatter": (
+        lambda b: lax.psum_scatter(b, "x", tiled=True),
+        lambda g: (g - 1) / g,
+    ),
+    "all-to-all": (
+        lambda b: lax.all_to_all(b, "x", 0, 1, tiled=True),
+        lambda g: (g - 1) / g,
+    ),
+    "collective-permute": (shift, lambda g: 1),
+}
+
+
+def blocks(mesh, dtype="float32"):
+    """An array whose block on each device is [16, 8]."""
+    shape = (16 * mesh.shape["x"], 8 * mesh.shape["y"])
+    return struct(mesh, shape, "x", "y", dtype=dtype)
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_a_collective_sends_what_its_formula_says(mesh, kind):
+    operation, share = OPERATIONS[kind]
+    program = measure(manual(mesh, operation), blocks(mesh))
+    size = mesh.shape["x"]
+    if size == 1:
+        assert program.collectives == ()
+        assert (program.counts, program.sent) == ({}, 0)
+        return
+    (collective,) = program.collectives
+    assert collective == Collective(kind, BLOCK, ("x",), collective.groups)
+    assert program.counts == {kind: 1}
+    assert program.sent == collective.sent == BLOCK * share(size)
+
+
+def test_the_groups_are_the_lines_of_the_mesh_along_the_axis(mesh):
+    program = measure(manual(mesh, lambda b: lax.psum(b, "x")), blocks(mesh))
+    places = np.arange(mesh.size).reshape(mesh.axis_sizes)
+    lines = np.moveaxis(places, mesh.axis_names.index("x"), -1)
+    expected = {tuple(line) for line in lines.reshape(-1, mesh.shape["x"]).tolist()}
+    groups = [group for c in program.collectives for group in c.groups]
+    assert set(groups) == (expected if mesh.shape["x"] > 1 else set())
+
+
+@pytest.mark.parametrize("axes", ["y", "z", ("x", "z"), ("z", "y"), ("y", "x", "z")])
+def test_a_sum_over_several_axes_names_them_in_the_order_of_the_mesh(axes):
+    mesh = mesh_of(MESHES["cube"])
+    program = measure(manual(mesh, lambda b: lax.psum(b, axes)), blocks(mesh))
+    (collective,) = program.collectives
+    assert collective.axes == tuple(name for name in "xyz" if name in axes)
+    assert len(collective.groups[0]) == 2 ** len(axes)
+    assert program.sent == 2 * (BLOCK - BLOCK // 2 ** len(axes))
+
+
+def test_groups_that_follow_no_axis_have_no_axes(tall):
+    def half(block):
+        return lax.psum(block, "x", axis_index_groups=[[0, 1], [2, 3]])
+
+    (collective,) = measure(manual(tall, half), blocks(tall)).collectives
+    assert collective.axes is None
+    assert set(collective.groups) == {(0, 2), (4, 6), (1, 3), (5, 7)}
+
+
+def test_several_operands_of_one_collective_add_up(tall):
+    f = manual(tall, lambda b: lax.psum((b, b[:2]), "x"))
+    program = measure(f, blocks(tall))
+    assert sum(c.bytes for c in program.collectives) == BLOCK + BLOCK // 8
+    assert program.sent == 2 * (BLOCK + BLOCK // 8) * 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("bool", 1), ("int8", 1), ("float16", 2), ("float32", 4), ("complex64", 8)],
+)
+def test_bytes_follow_the_dtype(tall, dtype, size):
+    f = manual(tall, lambda b: lax.all_gather(b, "x", tiled=True))
+    program = measure(f, blocks(tall, dtype))
+    assert program.sent == 3 * 16 * 8 * size
+
+
+# The global view.
+
+
+@each_kind
+def test_elementwise_work_sends_nothing(kind):
+    mesh = mesh_of(MESHES["wide"], kind)
+    program = measure(lambda x: jnp.sin(x) + x, blocks(mesh))
+    assert program == Program((), BLOCK, BLOCK, program.temporaries)
+    assert program.counts == {}
+
+
+@each_kind
+def test_a_sum_along_one_axis_runs_over_its_mesh_axis(kind):
+    mesh = mesh_of(MESHES["wide"], kind)
+    program = measure(lambda x: x.sum(1), blocks(mesh))
+    (collective,) = program.collectives
+    assert collective == Collective("all-reduce", 16 * 4, ("y",), collective.groups)
+    assert program.sent == 2 * 16 * 4 * 3 / 4
+
+
+def test_the_sum_of_everything_sends_one_number_along_every_axis(wide):
+    program = measure(jnp.sum, blocks(wide))
+    assert {c.kind for c in program.collectives} == {"all-reduce"}
+    assert {name for c in program.collectives for name in c.axes} == {"x", "y"}
+    assert {c.bytes for c in program.collectives} == {4}
+
+
+def test_a_contraction_over_a_split_axis_is_one_all_reduce(wide):
+    a, b = struct(wide, (64, 32), None, "y"), struct(wide, (32, 16), "y", None)
+    replicated = jax.NamedSharding(wide, jax.P())
+    program = measure(jax.jit(jnp.matmul, out_shardings=replicated), a, b)
+    assert program.counts == {"all-reduce": 1}
+    assert program.sent == 2 * 64 * 16 * 4 * 3 / 4
+
+
+def test_replicating_is_all_gathers_that_end_with_everything():
+    mesh = mesh_of(MESHES["wide"], AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        program = measure(lambda x: jax.reshard(x, jax.P()), blocks(mesh))
+    assert {c.kind for c in program.collectives} == {"all-gather"}
+    assert program.sent == 7 * BLOCK
+    assert program.outputs == 8 * BLOCK
+
+
+def test_a_permutation_names_the_axes_along_which_it_moves():
+    mesh = mesh_of(MESHES["tall"], AxisType.Explicit)
+    x = struct(mesh, (16,), ("x", "y"))
+    with jax.set_mesh(mesh):
+        program = measure(lambda x: jax.reshard(x, jax.P(("y", "x"))), x)
+    (collective,) = program.collectives
+    assert collective.kind == "collective-permute"
+    assert collective.axes == ("x", "y")
+    assert program.sent == 2 * 4
+
+
+# Loops, branches, calls.
+
+
+def step(block):
+    return lax.psum(block, "x") * 0.5
+
+
+def test_a_loop_multiplies_what_stands_in_it(tall):
+    f = manual(tall, lambda b: lax.fori_loop(0, 5, lambda i, b: step(b), b))
+    program = measure(f, blocks(tall))
+    assert program.counts == {"all-reduce": 5}
+    assert program.sent == 5 * 2 * BLOCK * 3 / 4
+    assert len(program.collectives) == 1
+
+
+def scan_in_scan(block):
+    def inner(carry, _):
+        return step(carry), None
+
+    def outer(carry, _):
+        return lax.scan(inner, step(carry), length=3)[0], None
+
+    return lax.scan(outer, block, length=7)[0]
+
+
+def test_a_loop_in_a_loop_multiplies_twice(tall):
+    program = measure(manual(tall, scan_in_scan), blocks(tall))
+    assert program.counts == {"all-reduce": 7 + 7 * 3}
+    assert sorted(c.times for c in program.collectives) == [7, 21]
+
+
+def test_a_loop_is_counted_without_the_note_of_xla(tall):
+    """XLA:TPU does not note trip counts: then the loop itself is read."""
+    compiled = jax.jit(manual(tall, scan_in_scan)).lower(blocks(tall)).compile()
+    text, notes = re.subn(r'"known_\w+":\{[^}]*\},?', "", compiled.as_text())
+    assert notes
+    assert (
+        read(text, tall).collectives
+        == measure(manual(tall, scan_in_scan), blocks(tall)).collectives
+    )
+
+
+def test_a_loop_whose_end_depends_on_data_is_said_to_be_unknown(tall):
+    def until_small(block):
+        return lax.while_loop(lambda b: b[0, 0] > 1, step, block)
+
+    program = measure(manual(tall, until_small), blocks(tall))
+    assert program.counts == {"all-reduce": None}
+    assert math.isnan(program.sent)
+    assert str(program).count("unknown") == 3  # times, sends, in all
+
+
+def test_a_loop_whose_end_is_an_argument_is_said_to_be_unknown(tall):
+    def steps(x, n):
+        loop = lambda b: lax.fori_loop(0, n, lambda i, b: step(b), b)  # noqa: E731
+        return manual(tall, loop)(x)
+
+    assert measure(steps, blocks(tall), 3).counts == {"all-reduce": None}
+
+
+def test_every_branch_of_a_conditional_counts(tall):
+    def either(block):
+        gather = lambda b: lax.all_gather(b, "x", tiled=True)[:16]  # noqa: E731
+        return lax.cond(block[0, 0] > 0, gather, step, block)
+
+    program = measure(manual(tall, either), blocks(tall))
+    assert program.counts == {"all-gather": 1, "all-reduce": 1}
+    assert all(c.conditional for c in program.collectives)
+    assert str(program).count("up to 1") == 2
+    assert program.sent == 3 * BLOCK + 2 * BLOCK * 3 / 4
+
+
+def test_a_function_that_is_called_twice_counts_twice(tall):
+    inner = jax.jit(manual(tall, step))
+    program = measure(lambda x: inner(jnp.sin(inner(x))), blocks(tall))
+    assert program.counts == {"all-reduce": 2}
+
+
+# What may be measured.
+
+
+def test_an_array_counts_like_its_shape_and_sharding(wide):
+    x = jnp.ones((32, 32), device=jax.NamedSharding(wide, jax.P("x", "y")))
+    assert measure(jnp.sum, x) == measure(jnp.sum, blocks(wide))
+
+
+def test_a_jitted_function_keeps_its_options(wide):
+    x = blocks(wide)
+    columns = jax.NamedSharding(wide, jax.P(None, "y"))
+    assert measure(lambda x: x + 1, x).counts == {}
+    assert measure(jax.jit(jnp.sin, out_shardings=columns), x).counts == {
+        "all-gather": 1
+    }
+
+
+def test_trees_numbers_and_numpy_arrays_are_arguments(wide):
+    def f(tree, factor, bias):
+        return tree["a"].sum() * factor + bias
+
+    tree = {"a": blocks(wide), "b": None}
+    program = measure(f, tree, 2.0, np.float32(1))
+    assert set(program.counts) == {"all-reduce"}
+
+
+def test_an_array_on_one_device_sends_nothing():
+    program = measure(lambda x: x @ x, np.ones((8, 8), np.float32))
+    assert program == Program((), 256, 256, program.temporaries)
+
+
+def test_a_function_without_arguments_may_find_its_mesh_in_context():
+    mesh = mesh_of(MESHES["tall"], AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        program = measure(lambda: jnp.ones((8,), out_sharding=jax.P("x")).sum())
+    assert all(c.axes == ("x",) for c in program.collectives)
+
+
+def test_a_mesh_that_only_the_result_knows_is_found(tall):
+    gather = manual(tall, lambda b: lax.all_gather(b, "y", tiled=True, axis=1))
+    program = measure(gather, np.ones((16, 8), np.float32))
+    assert [c.axes for c in program.collectives] == [("y",)]
+
+
+def test_axes_belong_to_places_in_the_mesh_not_to_device_numbers():
+    devices = np.array(jax.devices())[[7, 1, 5, 3, 6, 0, 4, 2]].reshape(4, 2)
+    mesh = jax.sharding.Mesh(devices, ("x", "y"))
+    program = measure(manual(mesh, lambda b: lax.psum(b, "y")), blocks(mesh))
+    assert program.collectives[0].axes == ("y",)
+
+
+def test_nothing_runs(tall):
+    huge = struct(tall, (2**20, 2**20), "x", "y")  # four terabytes
+    program = measure(jnp.sum, huge)
+    assert program.arguments == 2**40 * 4 // 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("text", 1), "measure takes a function and its arguments, not 'text'"),
+        ((jnp.sum, "text"), r"args\[0\] is a str: pass arrays"),
+        ((jnp.sum, 1, {"a": [object()]}), r"args\[1\]\['a'\]\[0\] is a object"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        measure(*arguments)
+
+
+# Memory.
+
+
+def test_memory_is_what_the_compiler_reserves(wide):
+    program = measure(lambda x: jnp.sort(x, axis=0), blocks(wide))
+    compiled = jax.jit(lambda x: jnp.sort(x, axis=0)).lower(blocks(wide)).compile()
+    held = compiled.memory_analysis()
+    assert program.arguments == held.argument_size_in_bytes == BLOCK
+    assert program.outputs == held.output_size_in_bytes == BLOCK
+    assert program.temporaries == held.temp_size_in_bytes > 0
+
+
+# Programs of other machines, as text.
+
+MESH = {"x": 4, "y": 2}
+
+
+def program_of(*lines, before=""):
+    """A program of eight devices whose entry has these lines."""
+    entry = "\n".join(f"  {line}" for line in lines)
+    header = "HloModule m, is_scheduled=true, num_partitions=8\n\n"
+    text = f"{header}{dedent(before)}\nENTRY %main (p: f32[8]) -> f32[8] {{\n"
+    return read(f"{text}  %p = f32[8]{{0}} parameter(0)\n{entry}\n}}\n", MESH)
+
+
+def all_reduce(groups):
+    return program_of(
+        f"ROOT %r = f32[8]{{0}} all-reduce(%p), channel_id=1, replica_groups={groups}, "
+        "use_global_device_ids=true, to_apply=%add"
+        ', metadata={op_name="jit(f)/x[(\\"a\\", {"}',
+        before="""
+        %add (a: f32[], b: f32[]) -> f32[] {
+          %a = f32[] parameter(0)
+          %b = f32[] parameter(1)
+          ROOT %s = f32[] add(%a, %b)
+        }
+        """,
+    ).collectives[0]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        "{{0,2,4,6},{1,3,5,7}}",
+        "[2,4]<=[4,2]T(1,0)",
+        "mesh['x'=4,'y'=2] {'x'}",
+        "mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'b'}",
+        "mesh['a'=2,'b'=4], device_ids=(0,2,4,6,1,3,5,7) {'b'}",
+        "mesh['a'=8] {'a':(1)4}",
+        "mesh['a'=2,'b'=2,'c'=2] {'b','a'}",
+    ],
+)
+def test_every_spelling_of_groups_is_understood(groups):
+    collective = all_reduce(groups)
+    assert {frozenset(group) for group in collective.groups} == {
+        frozenset({0, 2, 4, 6}),
+        frozenset({1, 3, 5, 7}),
+    }
+    assert collective.axes == ("x",)
+    assert collective.sent == 2 * 32 * 3 // 4
+
+
+@pytest.mark.parametrize("groups", ["{}", "{{0,1,2,3,4,5,6,7}}", "[1,8]<=[8]"])
+def test_no_groups_means_all_devices(groups):
+    collective = all_reduce(groups)
+    assert collective.groups == (tuple(range(8)),)
+    assert collective.axes == ("x", "y")
+
+
+def test_a_part_of_an_axis_is_no_axis():
+    collective = all_reduce("mesh['x'=4,'y'=2] {'x':(2)2}")
+    assert collective.groups == ((0, 2), (1, 3), (4, 6), (5, 7))
+    assert collective.axes is None
+
+
+def test_a_start_and_its_done_are_one_collective():
+    program = program_of(
+        "%s = (f32[8]{0}, f32[64]{0}) all-gather-start(%p), replica_groups={}, "
+        "dimensions={0}",
+        "%d = f32[64]{0} all-gather-done(%s)",
+        "%t = (f32[8]{0}, f32[8]{0}, u32[], u32[]) collective-permute-start(%p), "
+        "source_target_pairs={{0,2},{2,4}}",
+        "ROOT %u = f32[8]{0} collective-permute-done(%t)",
+    )
+    assert program.counts == {"all-gather": 1, "collective-permute": 1}
+    assert program.sent == 7 * 32 + 32
+
+
+def test_a_wrapped_collective_is_followed_from_its_start_only():
+    program = program_of(
+        "%s = ((f32[8]{0}), f32[1]{0}, u32[]) async-start(%p), calls=%wrapped",
+        "%u = ((f32[8]{0}), f32[1]{0}, u32[]) async-update(%s), calls=%wrapped",
+        "ROOT %d = f32[1]{0} async-done(%u), calls=%wrapped",
+        before="""
+        %wrapped (q: f32[8]) -> f32[1] {
+          %q = f32[8]{0} parameter(0)
+          ROOT %r = f32[1]{0} reduce-scatter(%q), replica_groups={}, to_apply=%add
+        }, execution_thread="main"
+        """,
+    )
+    assert program.counts == {"reduce-scatter": 1}
+    assert program.sent == 28
+
+
+def test_a_call_and_a_custom_call_are_followed():
+    program = program_of(
+        "%a = f32[8]{0} call(%p), to_apply=%inner",
+        "%b = f32[8]{0} fusion(%a), kind=kCustom, calls=%inner",
+        'ROOT %c = f32[8]{0} custom-call(%b), custom_call_target="offload", '
+        "called_computations={%inner, %inner}",
+        before="""
+        %inner (q: f32[8]) -> f32[8] {
+          %q = f32[8]{0} parameter(0)
+          ROOT %r = f32[8]{0} all-reduce(%q), replica_groups={{0,1},{2,3}}
+        }
+        """,
+    )
+    assert program.counts == {"all-reduce": 4}
+
+
+def test_every_operand_of_a_tuple_counts():
+    operands = ", ".join(f"{'/*index=5*/' if i == 5 else ''}%p" for i in range(8))
+    program = program_of(
+        f"ROOT %a = (f32[8]{{0}}, /*index=5*/f32[8]{{0}}) all-to-all({operands}), "
+        "replica_groups={}"
+    )
+    assert program.collectives[0].bytes == 8 * 32
+    assert program.sent == 7 * 32
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ("f32[8]{0}", 32),
+        ("bf16[4,2]{1,0:T(8,128)(2,1)S(1)}", 16),
+        ("s4[9]{0:E(4)}", 5),
+        ("s4[9]{0}", 9),
+        ("u2[9]{0:T(1024)E(2)}", 3),
+        ("f8e4m3fn[3,3]{1,0}", 9),
+        ("c128[2]{0}", 32),
+        ("pred[]", 1),
+        ("token[]", 0),
+        ("f32[<=8]{0}", 32),
+        ("(f32[2]{0}, (s8[3]{0}, pred[]))", 12),
+    ],
+)
+def test_the_bytes_of_a_shape_are_added_up(shape, size):
+    program = program_of(
+        f"%q = {shape} custom-call(%p)",
+        "ROOT %r = f32[] all-reduce(%q), replica_groups={}",
+    )
+    assert program.collectives[0].bytes == size
+
+
+def test_a_permutation_that_moves_nothing_is_no_message():
+    pairs = ",".join(f"{{{i},{i}}}" for i in range(8))
+    program = program_of(
+        f"%a = f32[8]{{0}} collective-permute(%p), source_target_pairs={{{pairs}}}",
+        "ROOT %b = f32[8]{0} collective-permute(%p), source_target_pairs={}",
+    )
+    assert program.collectives == ()
+
+
+def test_names_and_metadata_are_no_collectives():
+    program = program_of(
+        "%all-gather = f32[8]{0} copy(%p)",
+        '%b = f32[8]{0} negate(%all-gather), metadata={op_name=" all-gather(%p)"}',
+        'ROOT %c = f32[8]{0} custom-call(%b), custom_call_target="all-to-all"',
+    )
+    assert program.collectives == ()
+
+
+def loop(counter, bound, direction, config="", fused=False):
+    """A program whose loop counts in its first slot and sums in its second."""
+    start, change = counter
+    stepped = (
+        "fusion(%i, %s), kind=kLoop, calls=%next" if fused else f"{change}(%i, %s)"
+    )
+    return program_of(
+        f"%i0 = s32[]{{:T(128)}} constant({start})",
+        "%i = s32[] copy(%i0)",
+        f"%n = s32[] {bound}",
+        "%t = (s32[], f32[8]{0}, s32[]) tuple(%i, %p, %n)",
+        "%w = (s32[], f32[8]{0}, s32[]) while(%t), condition=%cond, body=%body"
+        + config,
+        "ROOT %r = f32[8]{0} get-tuple-element(%w), index=1",
+        before=f"""
+        %next (a: s32[], b: s32[]) -> s32[] {{
+          %a = s32[] parameter(0)
+          %b = s32[] parameter(1)
+          ROOT %c = s32[] {change}(%a, %b)
+        }}
+
+        %cond (t: (s32[], f32[8], s32[])) -> pred[] {{
+          %t = (s32[], f32[8]{{0}}, s32[]) parameter(0)
+          %i = s32[] get-tuple-element(%t), index=0
+          %n = s32[] get-tuple-element(%t), index=2
+          ROOT %lt = pred[] compare(%i, %n), direction={direction}
+        }}
+
+        %body (t: (s32[], f32[8], s32[])) -> (s32[], f32[8], s32[]) {{
+          %t = (s32[], f32[8]{{0}}, s32[]) parameter(0)
+          %i = s32[] get-tuple-element(%t), index=0
+          %s = s32[]{{:T(128)}} constant(2)
+          %j = s32[] {stepped}
+          %b = f32[8]{{0}} get-tuple-element(%t), index=1
+          %sum = f32[8]{{0}} all-reduce(%b), replica_groups={{}}
+          %n = s32[] get-tuple-element(%t), index=2
+          ROOT %u = (s32[], f32[8]{{0}}, s32[]) tuple(%j, %sum, %n)
+        }}
+        """,
+    ).counts
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    ("counter", "bound", "direction", "trips"),
+    [
+        ((0, "add"), 10, "LT", 5),
+        ((1, "add"), 10, "LT", 5),
+        ((0, "add"), 10, "LE", 6),
+        ((10, "subtract"), 0, "GT", 5),
+        ((10, "subtract"), 0, "GE", 6),
+        ((0, "add"), 8, "NE", 4),
+        ((1, "multiply"), 100, "LT", 7),
+        ((0, "add"), 10, "EQ", 0),
+    ],
+)
+def test_a_loop_is_read_where_nothing_notes_its_count(
+    counter, bound, direction, trips, fused
+):
+    counts = loop(counter, f"constant({bound})", direction, fused=fused)
+    assert counts == ({"all-reduce": trips} if trips else {})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ', backend_config={"known_trip_count":{"n":"3"},"other":{"n":"9"}}',
+        r', backend_config="{\"known_trip_count\":{\"n\":\"3\"}}"',
+    ],
+)
+def test_a_noted_count_is_believed(config):
+    assert loop((0, "add"), "constant(10)", "LT", config) == {"all-reduce": 3}
+
+
+@pytest.mark.parametrize(
+    ("bound", "change"),
+    [
+        ("custom-call(%p)", "add"),
+        ("constant(10)", "remainder"),
+        ("constant(1000000)", "add"),  # known, but too long to be stepped through
+    ],
+)
+def test_a_count_that_cannot_be_read_is_unknown(bound, change):
+    assert loop((0, change), bound, "LT") == {"all-reduce": None}
+
+
+def test_the_condition_of_a_loop_runs_once_more_than_its_body():
+    program = program_of(
+        "ROOT %w = f32[8]{0} while(%p), condition=%cond, body=%body, "
+        'backend_config={"known_trip_count":{"n":"3"}}',
+        before="""
+        %cond (p: f32[8]) -> pred[] {
+          %p = f32[8]{0} parameter(0)
+          %r = f32[8]{0} all-reduce(%p), replica_groups={}
+          ROOT %c = pred[] custom-call(%r)
+        }
+
+        %body (p: f32[8]) -> f32[8] {
+          %p = f32[8]{0} parameter(0)
+          ROOT %r = f32[8]{0} collective-permute(%p), source_target_pairs={{0,1},{1,0}}
+        }
+        """,
+    )
+    assert program.counts == {"all-reduce": 4, "collective-permute": 3}
+
+
+def test_both_spellings_of_branches_are_followed():
+    branch = """
+        %left (p: f32[8]) -> f32[8] {
+          %p = f32[8]{0} parameter(0)
+          ROOT %r = f32[8]{0} all-reduce(%p), replica_groups={}
+        }
+    """
+    for names in (
+        "true_computation=%left, false_computation=%left",
+        "branch_computations={%left, %left}",
+    ):
+        program = program_of(
+            f"ROOT %c = f32[8]{{0}} conditional(%p, %p, %p), {names}", before=branch
+        )
+        assert program.counts == {"all-reduce": 2}
+        assert all(c.conditional for c in program.collectives)
+
+
+def test_text_that_is_no_compiled_program_is_refused():
+    lowered = jax.jit(jnp.sin).lower(1.0).as_text()
+    for text in ("", lowered, "HloModule m\n", "ENTRY %main () -> f32[] {\n}\n"):
+        with pytest.raises(ValueError, match="text of a compiled program"):
+            read(text)
+
+
+def test_a_line_that_cannot_be_read_is_refused():
+    with pytest.raises(ValueError, match="no instruction of a compiled program: f32"):
+        program_of("%a = f32[8] what is this")
+
+
+def test_without_a_mesh_the_axes_have_no_names(tall):
+    compiled = jax.jit(manual(tall, step)).lower(blocks(tall)).compile()
+    assert read(compiled.as_text()).collectives[0].axes is None
+    assert read(compiled.as_text(), {"x": 2, "y": 2}).collectives[0].axes is None
+    assert read(compiled.as_text(), tall).collectives[0].axes == ("x",)
+
+
+# Tables.
+
+
+def test_the_text_table_aligns_and_adds_up(tall):
+    f = manual(tall, lambda b: step(step(b)) + lax.ppermute(b, "y", [(0, 1), (1, 0)]))
+    program = measure(f, blocks(tall))
+    assert str(program) == repr(program)
+    head, *rows, total, memory = str(program).splitlines()
+    assert head.split() == [
+        "collective",
+        "over",
+        "devices",
+        "times",
+        "operand",
+        "sends",
+    ]
+    assert {" ".join(row.split()) for row in rows} == {
+        "all-reduce x 2 x 4 2 512 B 1,536 B (1.5 KiB)",
+        "collective-permute y 8 pairs 1 512 B 512 B",
+    }
+    assert " ".join(total.split()) == "in all 2,048 B (2 KiB)"
+    assert {len(line) for line in (head, *rows, total)} == {len(head)}
+    assert memory.startswith("arguments 512 B, outputs 512 B, temporaries ")
+
+
+def test_the_html_table_is_accessible_and_escapes_names():
+    mesh = mesh_of({"<b>": 8})
+    f = jax.shard_map(
+        partial(lax.psum, axis_name="<b>"),
+        mesh=mesh,
+        in_specs=jax.P("<b>"),
+        out_specs=jax.P(),
+    )
+    page = measure(f, struct(mesh, (8,), "<b>"))._repr_html_()
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert page.count('scope="col"') == 6
+    assert page.count('scope="row"') == 2
+    assert "<caption>" in page
+    assert "color" not in page
+
+
+def test_a_program_that_sends_nothing_says_so():
+    _, none, total, memory = str(program_of()).splitlines()
+    assert none == "none"
+    assert total.split() == ["in", "all", "0", "B"]
+    assert memory == "arguments unknown, outputs unknown, temporaries unknown"

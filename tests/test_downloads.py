@@ -1,0 +1,295 @@
+"""Every page offers a notebook that runs in an empty folder, and its Markdown."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import export
+import jax
+import nbformat
+import pytest
+from plain import Page
+from tiny_site import Site
+
+HEAD = """\
+---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  name: python3
+needs: jax rich
+myst:
+  html_meta:
+    description: How to send less.
+---
+"""
+PAGE = f"""{HEAD}
+# Less
+
+See {{py:func}}`jax.jit`, and [the rest](../index.md).
+
+```{{literalinclude}} ../../src/examples/less.py
+:pyobject: half
+```
+
+![A block](../block.svg)
+
+```{{code-cell}}
+import jax
+
+jax.config.update("jax_num_cpu_devices", 8)
+```
+
+```{{code-cell}}
+from examples.less import half
+
+assert half(len(jax.devices())) == 4
+```
+
+```{{code-cell}}
+---
+tags: [solution, less, hide-cell]
+mystnb:
+  code_prompt_show: Show a solution
+---
+1
+```
+"""
+INDEX = """# Book
+
+```{toctree}
+:caption: First part
+
+part/less
+```
+"""
+LESS = '''"""Less: half of everything.
+
+No message is sent.
+"""
+
+
+def other():
+    """Return nothing."""
+
+
+@staticmethod
+def half(x):
+    """Return half of `x`."""
+    return x // 2
+'''
+PROJECT = """\
+[project]
+requires-python = ">=3.12"
+dependencies = ["jax>=0.12"]
+[dependency-groups]
+pages = ["rich>=15"]
+"""
+
+
+@pytest.fixture
+def book(tmp_path):
+    """Write a book of one page and two modules; return its folder."""
+    files = {
+        "docs/index.md": INDEX,
+        "docs/part/less.md": PAGE,
+        "docs/block.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
+        "src/examples/__init__.py": '"""Examples."""\n',
+        "src/examples/less.py": LESS,
+        "src/examples/unused.py": '"""Unused: nothing."""\n',
+        "pyproject.toml": PROJECT,
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def cells(book):
+    """Return the cells of the page's notebook, by their ids."""
+    page = Page(book / "docs/part/less.md", book / "docs")
+    notebook = json.loads(export.notebook_text(page, book / "src/examples"))
+    return {cell["id"]: cell for cell in notebook["cells"]}
+
+
+def source(cell):
+    return "".join(cell["source"])
+
+
+def test_a_notebook_starts_with_what_is_simulated_and_what_to_install(cells):
+    first = next(iter(cells.values()))
+    assert first["cell_type"] == "markdown"
+    assert "simulates eight devices" in source(first)
+    assert 'pip install "jax>=0.12" "rich>=15"' in source(first)
+    assert "Python 3.12 or later" in source(first)
+
+
+def test_the_first_cell_that_shows_asks_for_eight_devices(cells):
+    code = (cell for cell in cells.values() if cell["cell_type"] == "code")
+    shown = (cell for cell in code if "jupyter" not in cell["metadata"])
+    assert source(next(shown)) == export.DEVICES
+
+
+def test_the_modules_that_the_page_imports_come_along_collapsed(cells):
+    carried = {name: cell for name, cell in cells.items() if name.startswith("module-")}
+    assert list(carried) == ["module-folder", "module-__init__", "module-less"]
+    assert all(
+        cell["metadata"]["jupyter"] == {"source_hidden": True}
+        for cell in carried.values()
+    )
+    assert source(carried["module-less"]).endswith(LESS.rstrip())
+
+
+def test_included_code_and_pictures_stand_in_the_notebook(cells):
+    text = source(cells["cell-1"])
+    assert "```python\n@staticmethod\ndef half(x):\n" in text
+    assert "def other" not in text
+    assert "![A block](attachment:block.svg)" in text
+    data = cells["cell-1"]["attachments"]["block.svg"]["image/svg+xml"]
+    assert base64.b64decode("".join(data)).startswith(b"<svg")
+
+
+def test_solutions_are_collapsed(cells):
+    assert cells["cell-4"]["metadata"] == {
+        "jupyter": {"source_hidden": True},
+        "tags": ["solution", "less", "hide-cell"],
+    }
+
+
+def test_a_notebook_is_valid_and_the_same_each_time(book):
+    page = Page(book / "docs/part/less.md", book / "docs")
+    first, second = (export.notebook_text(page, book / "src/examples") for _ in "ab")
+    assert first == second
+    nbformat.validate(json.loads(first))
+
+
+def test_a_notebook_runs_in_an_empty_folder(book, tmp_path):
+    page = Page(book / "docs/part/less.md", book / "docs")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (folder / "less.ipynb").write_text(
+        export.notebook_text(page, book / "src/examples")
+    )
+    mine = re.compile("JAX_|XLA_|PYTHONPATH")
+    clean = {name: text for name, text in os.environ.items() if not mine.match(name)}
+    subprocess.run(
+        [sys.executable, "-m", "jupyter", "execute", "less.ipynb"],
+        cwd=folder,
+        env=clean | {"JAX_PLATFORMS": "cpu", "IPYTHONDIR": str(tmp_path / "ipython")},
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert (folder / "examples/less.py").exists()
+
+
+def test_too_few_devices_are_met_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(jax.config, "update", lambda name, value: None)
+    monkeypatch.setattr(jax, "devices", lambda: ["a GPU"])
+    with pytest.raises(RuntimeError, match=r"JAX found 1 .*Set JAX_PLATFORMS=cpu and"):
+        exec(export.DEVICES, {})
+
+
+def test_enough_devices_are_welcome():
+    exec(export.DEVICES, {})
+
+
+def test_an_unknown_function_is_refused(book):
+    with pytest.raises(ValueError, match=r"less\.py has no third"):
+        export.source_of(book / "src/examples/less.py", "third")
+
+
+def test_an_unknown_kind_of_include_is_refused():
+    text = "```{literalinclude} conftest.py\n:lines: 1-2\n```\n"
+    with pytest.raises(ValueError, match=r"literalinclude of conftest\.py with"):
+        export.markdown(text, Path(__file__).parent)
+
+
+@pytest.fixture
+def site(book):
+    def build(**settings):
+        settings = {
+            "extensions": ["myst_nb", "downloads"],
+            "nb_execution_mode": "off",
+            "nb_execution_cache_path": str(book / "cache"),
+            "html_theme": "sphinx_book_theme",
+            "html_theme_options.use_download_button": False,
+            "html_copy_source": False,
+            "execution_modules": str(book / "src/examples"),
+            "project": "Book",
+            "suppress_warnings": ["misc.highlighting_failure"],
+            **settings,
+        }
+        return Site(book, {}, **settings)
+
+    return build
+
+
+def links(html):
+    """List what the buttons above a page lead to."""
+    return re.findall(r'<a href="([^"]+)"(?: download="[^"]*")? target="_blank"', html)
+
+
+def test_a_page_offers_exactly_its_notebook_and_its_markdown(site):
+    page = site()
+    assert links(page("part/less.html")) == ["less.ipynb", "less.md"]
+    assert links(page("index.html")) == ["index.md"]
+    assert all(
+        (page.out / "part" / name).exists() for name in ("less.ipynb", "less.md")
+    )
+    assert "window.print()" in page("part/less.html")
+    assert links(page("search.html")) == []
+
+
+def test_the_markdown_holds_the_code_that_the_page_includes(site):
+    text = site()("part/less.md")
+    assert text.startswith(HEAD)
+    assert "```python\n@staticmethod\ndef half(x):\n" in text
+    assert "literalinclude" not in text
+
+
+def test_each_module_has_an_address(site):
+    assert site()("modules/less.py") == LESS
+
+
+def test_nothing_is_launched_from_a_book_that_is_not_published(site):
+    page = site()
+    assert "colab" not in page("part/less.html")
+    assert not (page.out / "binder").exists()
+
+
+def test_a_published_page_can_be_launched(site):
+    page = site(
+        published="https://book.example",
+        repository="https://github.com/someone/book",
+    )
+    found = links(page("part/less.html"))
+    assert found[2:] == [
+        "https://colab.research.google.com/github/someone/book/blob/gh-pages/part/less.ipynb",
+        "https://mybinder.org/v2/gh/someone/book/gh-pages?urlpath=lab%2Ftree%2Fpart%2Fless.ipynb",
+    ]
+    assert len(links(page("index.html"))) == 1
+    assert page("binder/requirements.txt") == "jax>=0.12\nrich>=15\njupyterlab\n"
+    assert "(https://book.example/part/less.md)" in page("llms.txt")
+    assert "[Less](https://book.example/part/less.html)" in page("part/less.ipynb")
+
+
+def test_llms_txt_lists_every_page_and_module(site):
+    text = site()("llms.txt")
+    assert "## First part\n\n- [Less](part/less.md): How to send less.\n" in text
+    assert "- [less.py](modules/less.py): Less: half of everything.\n" in text
+
+
+def test_a_page_that_cannot_be_exported_fails_the_build(book, site):
+    page = book / "docs/part/less.md"
+    page.write_text(PAGE + "\n```{list-table}\n- - a\n```\n")
+    warnings = site().warnings
+    assert "the directive 'list-table' has no form in a notebook" in warnings

@@ -1,0 +1,285 @@
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType
+
+from examples.communication import measure
+from examples.matmul import cannon, summa, summa_25d
+
+SQUARES = [(1, 1), (2, 2)]
+GRIDS = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (2, 2), (3, 2)]  # the last: subsets
+CUBES = [(1, 1, 1), (2, 2, 2), (1, 2, 4), (4, 1, 2), (2, 4, 1), (2, 3, 1), (1, 1, 8)]
+CASES = (
+    [(summa, mesh) for mesh in GRIDS]
+    + [(cannon, mesh) for mesh in SQUARES]
+    + [(summa_25d, mesh) for mesh in CUBES]
+)
+EIGHT = [(summa, (4, 2)), (cannon, (2, 2)), (summa_25d, (2, 2, 2))]
+LAYOUTS = {
+    summa: (jax.P("x", "y"), jax.P("x", "y"), jax.P("x", "y")),
+    cannon: (jax.P("x", "y"), jax.P("x", "y"), jax.P("x", "y")),
+    summa_25d: (jax.P("x", ("z", "y")), jax.P(("z", "x"), "y"), jax.P("x", ("y", "z"))),
+}
+
+each_case = pytest.mark.parametrize(("multiply", "mesh"), CASES)
+each_of_eight = pytest.mark.parametrize(("multiply", "mesh"), EIGHT)
+
+
+@contextmanager
+def devices(mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    names, some = ("x", "y", "z")[: len(mesh)], jax.devices()[: math.prod(mesh)]
+    kinds = (kind,) * len(mesh)
+    with jax.set_mesh(jax.make_mesh(mesh, names, devices=some, axis_types=kinds)):
+        yield
+
+
+def operands(multiply, sizes=(24, 96, 48), dtype=jnp.float32, seed=0):
+    """Return random a and b as `multiply` wants them."""
+    (m, k, n), random = sizes, np.random.default_rng(seed)
+    arrays = random.normal(size=(m, k)), random.normal(size=(k, n))
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        arrays = [array * (1 + 2j) + 3j * array**2 for array in arrays]
+    return [
+        jax.device_put(jnp.asarray(array, dtype), spec)
+        for array, spec in zip(arrays, LAYOUTS[multiply][:2], strict=True)
+    ]
+
+
+def number(array):
+    """Return an array in NumPy, in double precision."""
+    wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
+    return np.asarray(array).astype(wide)
+
+
+def agree(answer, expected, eps=1e-6):
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(number(answer) / scale, expected / scale, atol=10 * eps)
+
+
+def words(multiply, mesh, sizes):
+    """Return the words that one device sends."""
+    (m, k, n), count = sizes, math.prod(mesh)
+    if multiply is cannon:
+        p = mesh[0] if count > 1 else 0
+        return p * (m * k + k * n) // count
+    x, y, z = (*mesh, 1)[:3]
+    return ((y - 1) * m * k + (x - 1) * k * n + (z - 1) * m * n) // count
+
+
+@each_case
+def test_the_product_is_that_of_numpy(multiply, mesh):
+    with devices(mesh):
+        a, b = operands(multiply)
+        agree(multiply(a, b), number(a) @ number(b))
+
+
+@each_of_eight
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.complex64, jnp.int32])
+def test_every_type_is_multiplied_and_kept(multiply, mesh, dtype):
+    with devices(mesh):
+        a, b = operands(multiply, dtype=dtype)
+        c = multiply(a, b)
+        agree(
+            c,
+            number(a) @ number(b),
+            eps=float(jnp.finfo(dtype).eps) if dtype != jnp.int32 else 0,
+        )
+    assert c.dtype == dtype
+
+
+@each_of_eight
+def test_long_sums_of_bfloat16_are_added_up_in_float32(multiply, mesh):
+    """Ones summed in bfloat16 would stop at 256."""
+    with devices(mesh):
+        a, b = (
+            jnp.ones_like(x) for x in operands(multiply, (8, 4096, 8), jnp.bfloat16)
+        )
+        assert (number(multiply(a, b)) == 4096).all()
+
+
+@each_of_eight
+def test_auto_axes_give_the_same(multiply, mesh):
+    with devices(mesh, AxisType.Auto):
+        a, b = operands(multiply)
+        c = multiply(a, b)
+        agree(c, number(a) @ number(b))
+        wanted = jax.NamedSharding(jax.sharding.get_mesh(), LAYOUTS[multiply][2])
+        assert c.sharding.is_equivalent_to(wanted, 2)
+
+
+@each_case
+def test_the_product_lies_as_promised(multiply, mesh):
+    with devices(mesh):
+        c = multiply(*operands(multiply))
+        wanted = jax.NamedSharding(jax.sharding.get_mesh(), LAYOUTS[multiply][2])
+        assert c.sharding.is_equivalent_to(wanted, 2)
+
+
+@each_case
+def test_the_gradients_are_those_of_the_plain_product(multiply, mesh):
+    with devices(mesh):
+        a, b = operands(multiply)
+        weights = multiply(a, b) ** 2
+        gradient = jax.grad(lambda a, b: (multiply(a, b) * weights).sum(), (0, 1))
+        da, db = jax.jit(gradient)(a, b)
+        agree(da, number(weights) @ number(b).T)
+        agree(db, number(a).T @ number(weights))
+        assert (da.sharding, db.sharding) == (a.sharding, b.sharding)
+
+
+@each_of_eight
+def test_complex_gradients_are_those_of_the_plain_product(multiply, mesh):
+    with devices(mesh):
+        a, b = operands(multiply, dtype=jnp.complex64)
+        c, pull = jax.vjp(multiply, a, b)
+        da, db = pull(c)
+        agree(da, number(c) @ number(b).T)
+        agree(db, number(a).T @ number(c))
+
+
+@each_case
+def test_it_sends_what_the_formula_says(multiply, mesh):
+    sizes = (24, 96, 48)
+    with devices(mesh):
+        program = measure(multiply, *operands(multiply, sizes))
+        assert program.sent == 4 * words(multiply, mesh, sizes)
+
+
+@each_of_eight
+def test_complex_numbers_cost_twice_as_much(multiply, mesh):
+    sizes = (24, 96, 48)
+    with devices(mesh):
+        program = measure(multiply, *operands(multiply, sizes, jnp.complex64))
+        assert program.sent == 8 * words(multiply, mesh, sizes)
+
+
+def test_messages_are_as_many_as_promised():
+    with devices((4, 2)):
+        counts = measure(lambda a, b: summa(a, b, panels=3), *operands(summa)).counts
+        assert counts == {"all-gather": 6}
+    with devices((2, 2)):
+        counts = measure(cannon, *operands(cannon)).counts
+        assert counts == {"collective-permute": 4}
+    with devices((2, 2, 2)):
+        counts = measure(summa_25d, *operands(summa_25d)).counts
+        assert counts == {"all-gather": 8, "reduce-scatter": 1}
+
+
+def test_more_panels_hold_less_and_send_as_much():
+    with devices((4, 2)):
+        a, b = operands(summa, (512, 512, 512))
+        few, many = (measure(lambda a, b, p=p: summa(a, b, p), a, b) for p in (1, 8))
+        assert few.sent == many.sent
+        assert few.temporaries >= 6 * a.nbytes / 8  # a quarter of a, half of b
+        assert many.temporaries <= 2 * a.nbytes / 8
+
+
+def test_the_gradient_gathers_again_rather_than_keep_the_panels():
+    with devices((4, 2)):
+        a, b = operands(summa, (512, 512, 512))
+        gradient = jax.grad(lambda a, b: (summa(a, b, 8) ** 2).sum(), (0, 1))
+        program = measure(gradient, a, b)
+        assert program.temporaries <= 4 * a.nbytes / 8
+        assert program.sent == 3 * measure(summa, a, b).sent
+
+
+def test_cannon_holds_two_blocks_of_each():
+    with devices((2, 2)):
+        a, b = operands(cannon, (512, 512, 512))
+        assert measure(cannon, a, b).temporaries <= 4.1 * a.nbytes / 4
+
+
+@settings(deadline=None, derandomize=True, max_examples=15)
+@given(st.data())
+def test_any_shape_on_any_mesh_is_right_and_costs_what_it_should(data):
+    multiply, mesh = data.draw(st.sampled_from(CASES))
+    x, y, z = (*mesh, 1)[:3]
+    panels = data.draw(st.integers(1, 3))
+    factors = [data.draw(st.integers(1, 3)) for _ in range(3)]
+    parts = x, math.lcm(x, y) * z * panels, y * z
+    sizes = [factor * part for factor, part in zip(factors, parts, strict=True)]
+    with devices(mesh, data.draw(st.sampled_from([AxisType.Explicit, AxisType.Auto]))):
+        a, b = operands(multiply, sizes)
+        options = {} if multiply is cannon else {"panels": panels}
+        agree(multiply(a, b, **options), number(a) @ number(b))
+        sent = measure(lambda a, b: multiply(a, b, **options), a, b).sent
+    assert sent == 4 * words(multiply, mesh, sizes)
+
+
+TWELVE = """
+import jax, numpy as np
+from examples.matmul import cannon, summa, summa_25d
+
+jobs = [
+    (cannon, (3, 3), jax.P("x", "y"), jax.P("x", "y")),
+    (summa, (3, 4), jax.P("x", "y"), jax.P("x", "y")),
+    (summa_25d, (2, 3, 2), jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")),
+]
+for multiply, shape, *specs in jobs:
+    some = jax.devices()[: np.prod(shape)]
+    names = ("x", "y", "z")[: len(shape)]
+    with jax.set_mesh(jax.make_mesh(shape, names, devices=some)):
+        random = np.random.default_rng(0)
+        arrays = [random.integers(-9, 9, shape) for shape in [(24, 48), (48, 72)]]
+        a, b = (jax.device_put(np.float32(x), s) for x, s in zip(arrays, specs))
+        print((np.asarray(multiply(a, b)) == arrays[0] @ arrays[1]).all())
+"""
+
+
+def test_wider_meshes_agree_too(run):
+    """On 2 x 2 devices Cannon cannot tell left from right; on 3 x 3 it can."""
+    assert run("-c", TWELVE, devices=12, cwd="src") == "True\nTrue\nTrue\n"
+
+
+@each_of_eight
+def test_matrices_that_do_not_fit_together_are_refused(multiply, mesh):
+    with devices(mesh):
+        a, _ = operands(multiply)
+        with pytest.raises(ValueError, match=r"\(24, 96\) x \(24, 96\) is no product"):
+            multiply(a, a)
+        with pytest.raises(ValueError, match="is no product of two matrices"):
+            multiply(a, jnp.ones(96))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "complaint"),
+    [
+        ((6, 16, 8), "M = 6 cannot be cut into 4 parts: pad it to 8"),
+        ((8, 20, 8), "K = 20 cannot be cut into 16 parts: pad it to 32"),
+        ((8, 16, 7), "N = 7 cannot be cut into 2 parts: pad it to 8"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(sizes, complaint):
+    (m, k, n) = sizes
+    with devices((4, 2)), pytest.raises(ValueError, match=complaint):
+        summa(jnp.ones((m, k)), jnp.ones((k, n)))
+
+
+def test_the_product_in_layers_asks_for_more():
+    with devices((2, 2, 2)):
+        with pytest.raises(ValueError, match="K = 8 cannot be cut into 16 parts"):
+            summa_25d(jnp.ones((8, 8)), jnp.ones((8, 8)))
+        with pytest.raises(ValueError, match="N = 6 cannot be cut into 4 parts"):
+            summa_25d(jnp.ones((8, 16)), jnp.ones((16, 6)))
+
+
+def test_cannon_refuses_a_mesh_that_is_not_square():
+    with (
+        devices((4, 2)),
+        pytest.raises(ValueError, match="square mesh, not 4 x 2: use summa"),
+    ):
+        cannon(*operands(cannon))
+
+
+def test_a_mesh_without_the_axes_is_refused():
+    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
+        summa(jnp.ones((8, 8)), jnp.ones((8, 8)))
+    with devices((4, 2)), pytest.raises(ValueError, match=r"no mesh axis \['z'\]"):
+        summa_25d(*operands(summa))

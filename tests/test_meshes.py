@@ -1,0 +1,176 @@
+import math
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from examples.meshes import (
+    arrange,
+    boxes,
+    bytes_held,
+    bytes_missing,
+    same_placement,
+)
+
+ONE_DEVICE, LINE, WIDE = [[0]], [[*range(8)]], [[0, 1, 2, 3], [4, 5, 6, 7]]
+TALL = [[0, 4], [1, 5], [2, 6], [3, 7]]
+EVEN = [[0, 2], [4, 6]]
+SPECS = [
+    jax.P(),
+    jax.P("a"),
+    jax.P("a", "b"),
+    jax.P("b", "a"),
+    jax.P(None, "b"),
+    jax.P(("b", "a")),
+]
+AXIS_TYPES = [AxisType.Auto, AxisType.Explicit]
+SHAPE = (16, 24)
+
+
+@pytest.fixture(
+    params=[ONE_DEVICE, LINE, WIDE, TALL, EVEN],
+    ids=["one", "line", "wide", "tall", "even"],
+)
+def ids(request):
+    """The device ids of a mesh a x b."""
+    return request.param
+
+
+@pytest.fixture(params=AXIS_TYPES, ids=lambda kind: kind.name)
+def mesh(request, ids):
+    """A mesh with axes a and b, Auto or Explicit."""
+    return arrange(ids, ("a", "b"), request.param)
+
+
+def put(mesh, spec, shape=SHAPE):
+    """Return numbers 0, 1, 2, ... as float32, placed from the host."""
+    numbers = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    return jax.device_put(numbers, jax.NamedSharding(mesh, spec))
+
+
+def promise(x):
+    """Return the shape, dtype and sharding of an array without its data."""
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+
+
+def cells_on(x):
+    """Return, for each device, the numbers that its shard really stores."""
+    return {s.device.id: set(np.ravel(s.data).tolist()) for s in x.addressable_shards}
+
+
+def test_a_mesh_has_the_devices_where_the_ids_are(ids, mesh):
+    np.testing.assert_array_equal(mesh.device_ids, ids)
+    assert mesh.axis_names == ("a", "b")
+
+
+def test_the_axes_are_explicit_unless_asked():
+    assert arrange([0, 1], "x").axis_types == (AxisType.Explicit,)
+    assert arrange([0, 1], "x", AxisType.Auto).axis_types == (AxisType.Auto,)
+
+
+def test_row_major_order_is_the_mesh_of_make_mesh():
+    assert arrange(WIDE, ("a", "b")) == jax.make_mesh((2, 4), ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "names", "words"),
+    [
+        (
+            [[0, 1], [2, 3]],
+            ("a",),
+            r"shape \(2, 2\) make no mesh with the axes \('a',\)",
+        ),
+        ([[0, 1], [2, 3]], ("a", "a"), "all different"),
+        ([], "a", "at least one id"),
+        ([0, 1, 1, 0], "a", r"ids repeat \[0, 1\]"),
+        ([0, 8, 9], "a", r"no device has an id of \[8, 9\]; ids are \[0, 1, .*7\]"),
+        ([[0, 1], [2]], ("a", "b"), "inhomogeneous"),
+    ],
+    ids=["names", "name twice", "empty", "id twice", "unknown", "ragged"],
+)
+def test_ids_that_make_no_mesh_are_refused(ids, names, words):
+    with pytest.raises(ValueError, match=words):
+        arrange(ids, names)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_boxes_are_the_parts_that_the_devices_store(mesh, spec):
+    x = put(mesh, spec)
+    host, found = np.asarray(x), boxes(x.sharding, SHAPE)
+    assert all(part.step == 1 for box in found.values() for part in box)
+    assert {i: set(host[box].flat) for i, box in found.items()} == cells_on(x)
+
+
+@pytest.mark.parametrize("other", SPECS, ids=str)
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_same_placement_means_that_the_shards_are_equal(mesh, spec, other):
+    x, y = put(mesh, spec), put(arrange(WIDE, ("a", "b")), other)
+    assert same_placement(x.sharding, y.sharding, SHAPE) == (cells_on(x) == cells_on(y))
+
+
+def test_a_trailing_none_and_another_mesh_are_the_same_placement():
+    wide, line = arrange(WIDE, ("a", "b")), arrange(range(8), "x")
+    short, long = (jax.NamedSharding(wide, jax.P("a", *end)) for end in [(), (None,)])
+    assert short != long
+    assert same_placement(short, long, SHAPE)
+    flat = jax.NamedSharding(line, jax.P("x"))
+    assert same_placement(flat, jax.NamedSharding(wide, jax.P(("a", "b"))), SHAPE)
+
+
+def test_another_order_of_devices_is_another_placement():
+    forth, back = arrange(range(8), "x"), arrange(range(8)[::-1], "x")
+    shardings = [jax.NamedSharding(mesh, jax.P("x")) for mesh in (forth, back)]
+    assert not same_placement(*shardings, SHAPE)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_bytes_held_are_the_bytes_of_the_shards(mesh, spec):
+    x = put(mesh, spec)
+    expected = {s.device.id: s.data.nbytes for s in x.addressable_shards}
+    assert bytes_held(x) == expected
+    assert list(bytes_held(x)) == sorted(expected)
+    assert bytes_held(promise(x)) == expected
+
+
+def test_bytes_held_adds_the_leaves_of_a_tree():
+    halves, one = arrange([0, 1], "x"), jax.devices()[1]
+    tree = {"w": put(halves, jax.P("x"), (8,)), "b": [jax.device_put(np.int8(1), one)]}
+    assert bytes_held(tree) == {0: 16, 1: 17}
+    assert bytes_held({}) == {}
+
+
+@pytest.mark.parametrize("target", SPECS, ids=str)
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_bytes_missing_are_the_new_cells_that_a_device_does_not_store(
+    mesh, spec, target
+):
+    x, y = put(mesh, spec), put(arrange(WIDE, ("a", "b")), target)
+    before, after = cells_on(x), cells_on(y)
+    expected = {i: 4 * len(after[i] - before.get(i, set())) for i in after}
+    assert bytes_missing(x, y.sharding) == expected
+    assert bytes_missing(promise(x), y.sharding) == expected
+
+
+def test_a_number_is_missing_where_it_does_not_lie():
+    number = jax.device_put(np.float32(1), jax.devices()[2])
+    pair = jax.NamedSharding(arrange([2, 3], "x"), jax.P())
+    assert bytes_missing(number, pair) == {2: 0, 3: 4}
+
+
+@pytest.mark.parametrize("x", [np.ones(8), 1.0, jax.ShapeDtypeStruct((8,), np.int8)])
+def test_what_lies_on_no_device_is_refused(x):
+    with pytest.raises(ValueError, match="lies on no device"):
+        bytes_held([x])
+    with pytest.raises(ValueError, match="lies on no device"):
+        bytes_missing(x, jax.NamedSharding(arrange([0], "x"), jax.P()))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_the_file_runs_on_any_number_of_devices(run, devices):
+    first, second, third = run("src/examples/meshes.py", devices=devices).splitlines()
+    size = 16 * devices
+    block = 4 * size * 16
+    assert f"float32[{size}@ring,{size}]: a device holds {block}, lacks 0 " in first
+    assert f"holds {block}, lacks {block - block // devices} " in second
+    assert f"holds {4 * size * size}, lacks 0 for rows; mean 1.0" in third

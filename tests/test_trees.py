@@ -1,0 +1,195 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from examples.communication import measure
+from examples.trees import (
+    batch_specs,
+    bytes_per_device,
+    shard_tree,
+    sharded_init,
+    specs_by_path,
+)
+
+P = jax.P
+MESHES = {
+    "one": (1, 1),
+    "column": (8, 1),
+    "wide": (2, 4),
+    "tall": (4, 2),
+    "half": (2, 2),
+}
+RULES = [
+    (r"embed", P("x")),
+    (r"layers/\d+/w$", P("x", "y")),
+    (r"b$", P("y")),
+    (r"step$", P()),
+]
+
+
+@pytest.fixture(params=[AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=MESHES.values(), ids=MESHES.keys())
+def mesh(request, kind):
+    """A mesh in context, of every shape and either type of axes."""
+    rows, cols = request.param
+    mesh = jax.make_mesh(
+        (rows, cols), ("x", "y"), (kind,) * 2, devices=jax.devices()[: rows * cols]
+    )
+    with jax.set_mesh(mesh):
+        yield mesh
+
+
+@pytest.fixture
+def ring(kind):
+    """Eight devices in a row, in context."""
+    with jax.set_mesh(jax.make_mesh((8,), ("x",), (kind,))) as mesh:
+        yield mesh
+
+
+def init(key):
+    """Parameters of two layers and an embedding, and their momentum."""
+    keys = jax.random.split(key, 3)
+    layers = [{"w": jax.random.normal(k, (16, 8)), "b": jnp.ones(8)} for k in keys[:2]]
+    params = {"embed": jax.random.normal(keys[2], (32, 8)), "layers": layers}
+    momentum = jax.tree.map(jnp.zeros_like, params)
+    return {"params": params, "momentum": momentum, "step": jnp.zeros((), int)}
+
+
+def shapes():
+    return jax.eval_shape(init, jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def tree():
+    """The tree, made with no mesh in sight."""
+    return jax.tree.map(np.asarray, init(jax.random.key(0)))
+
+
+def check_layout(tree, specs):
+    mesh = jax.sharding.get_mesh()
+
+    def look(x, spec):
+        assert x.sharding.is_equivalent_to(jax.NamedSharding(mesh, spec), x.ndim)
+
+    jax.tree.map(look, tree, specs)
+
+
+def test_a_batch_lies_along_its_first_axis_and_scalars_are_copied(mesh):
+    batch = {
+        "image": np.ones((16, 3, 2)),
+        "label": np.arange(16),
+        "rate": np.float32(2),
+    }
+    specs = batch_specs(batch, "x")
+    assert specs == {"image": P("x"), "label": P("x"), "rate": P()}
+    placed = shard_tree(batch, specs)
+    check_layout(placed, specs)
+    jax.tree.map(np.testing.assert_array_equal, placed, batch)
+
+
+def test_a_batch_may_lie_along_two_axes_of_the_mesh(mesh):
+    specs = batch_specs({"label": np.arange(16)}, ("x", "y"))
+    check_layout(shard_tree({"label": np.arange(16)}, specs), {"label": P(("x", "y"))})
+
+
+def test_the_first_rule_that_fits_decides_by_the_path(mesh):
+    params = {"embed": P("x"), "layers": [{"w": P("x", "y"), "b": P("y")}] * 2}
+    expected = {"params": params, "momentum": params, "step": P()}
+    assert specs_by_path(shapes(), RULES) == expected
+    everywhere = specs_by_path(shapes(), [("", P()), *RULES])
+    assert set(jax.tree.leaves(everywhere)) == {P()}
+
+
+def test_a_tree_is_laid_out_by_its_specs_and_keeps_its_values(mesh, tree):
+    specs = specs_by_path(tree, RULES)
+    placed = shard_tree(tree, specs)
+    check_layout(placed, specs)
+    jax.tree.map(np.testing.assert_array_equal, placed, tree)
+
+
+def test_one_spec_serves_a_whole_branch(mesh):
+    tree = {"a": [np.ones((8, 2)), np.ones(16)], "b": np.ones(8)}
+    placed = shard_tree(tree, {"a": P("x"), "b": P()})
+    check_layout(placed, {"a": [P("x"), P("x")], "b": P()})
+
+
+def test_a_tree_made_in_its_place_has_the_values_and_the_layout(mesh, tree):
+    specs = specs_by_path(shapes(), RULES)
+    made = sharded_init(init, specs)(jax.random.key(0))
+    check_layout(made, specs)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), made, tree)
+
+
+def test_the_specs_of_init_may_be_a_prefix(ring):
+    made = sharded_init(lambda: [jnp.ones(8), jnp.ones((16, 2))], P("x"))()
+    check_layout(made, [P("x"), P("x")])
+
+
+def test_no_device_ever_holds_a_tree_made_in_its_place(ring):
+    def big(key):
+        w = jax.random.normal(key, (1024, 256))
+        return {"w": w, "m": jnp.zeros_like(w), "v": jnp.zeros_like(w)}
+
+    part = 1024 * 256 * 4 // 8
+    program = measure(sharded_init(big, P("x")), jax.random.key(0))
+    assert program.counts == {}
+    assert 3 * part <= program.outputs < 3.01 * part
+    assert program.temporaries < 4 * part
+
+
+def test_bytes_are_those_of_the_fullest_device(mesh, tree):
+    placed = shard_tree(tree, specs_by_path(tree, RULES))
+    held = dict.fromkeys(mesh.devices.flat, 0)
+    for leaf in jax.tree.leaves(placed):
+        for shard in leaf.addressable_shards:
+            held[shard.device] += shard.data.nbytes
+    assert bytes_per_device(placed) == max(held.values())
+
+
+def test_bytes_of_an_uneven_load_are_the_largest():
+    first, second = jax.devices()[:2]
+    tree = [jax.device_put(np.ones(4, np.float32), d) for d in (first, second, second)]
+    assert bytes_per_device(tree) == 32
+    assert bytes_per_device([]) == 0
+
+
+def test_bytes_need_no_array(ring):
+    split = jax.NamedSharding(jax.sharding.get_mesh(), P("x"))
+    planned = [jax.ShapeDtypeStruct((16, 4), jnp.bfloat16, sharding=split)]
+    assert bytes_per_device(planned) == 2 * 4 * 2
+
+
+def test_a_leaf_without_a_rule_is_named():
+    with (
+        jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"))),
+        pytest.raises(ValueError, match=r"no rule fits momentum/layers/0/b: add one"),
+    ):
+        specs_by_path(shapes(), [("w$", P("x")), ("embed", P())])
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (P("x", None), r"a/1 has rank 1: P\('x', None\) is too long for it"),
+        (P("z"), r"a/1: P\('z',\) names \['z'\], not in \['x'\]"),
+        (P("x"), r"a/1 has shape \(13,\): P\('x',\) cuts 13 in 8"),
+    ],
+    ids=["long", "unknown", "indivisible"],
+)
+def test_a_spec_that_does_not_fit_is_refused_by_name(ring, spec, message):
+    tree = {"a": [np.ones(8), np.ones(13)]}
+    with pytest.raises(ValueError, match=message):
+        shard_tree(tree, {"a": [P(), spec]})
+    with pytest.raises(ValueError, match=message):
+        specs_by_path(tree, [("a/1", spec), ("", P())])
+
+
+def test_a_scalar_is_never_cut(ring):
+    with pytest.raises(ValueError, match=r"rate has rank 0: P\('x',\) is too long"):
+        shard_tree({"image": np.ones((8, 2)), "rate": np.float32(1)}, P("x"))
