@@ -39,7 +39,10 @@ project = "Shardbook"
 author = "the Shardbook authors"
 html_title = project
 extensions = [
+    "downloads",
     "execution",
+    "exercise_index",
+    "module_reference",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.intersphinx",
@@ -47,7 +50,13 @@ extensions = [
     "sphinx_codeautolink",
     "sphinx_copybutton",
     "sphinx_design",
+    "svgmath",
 ]
+intersphinx_mapping = {  # kept here (`nox -s inventories`), so that no build asks for them
+    "jax": ("https://docs.jax.dev/en/latest", "_inventories/jax.inv"),
+    "numpy": ("https://numpy.org/doc/stable", "_inventories/numpy.inv"),
+    "python": ("https://docs.python.org/3", "_inventories/python.inv"),
+}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
 myst_heading_anchors = 3
@@ -67,6 +76,9 @@ codeautolink_concat_default = True
 copybutton_exclude = ".linenos, .gp, .go"
 
 html_theme = "sphinx_book_theme"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/favicon.svg"
+html_math_renderer = "svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
@@ -75,6 +87,7 @@ html_last_updated_fmt = None
 templates_path = ["_templates"]
 html_sidebars = {"**": ["home.html", "find.html", "sbt-sidebar-nav.html"]}
 html_theme_options = {
+    "logo": {"text": project},
     "navbar_persistent": [],  # the theme would show a second, empty header
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",

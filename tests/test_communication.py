@@ -298,6 +298,9 @@ def test_an_array_counts_like_its_shape_and_sharding(wide):
 def test_a_jitted_function_keeps_its_options(wide):
     x = blocks(wide)
     columns = jax.NamedSharding(wide, jax.P(None, "y"))
+    first = jax.jit(lambda x, y: x, keep_unused=True)
+    assert measure(first, x, x).arguments == 2 * BLOCK
+    assert measure(lambda x, y: x, x, x).arguments == BLOCK
     assert measure(lambda x: x + 1, x).counts == {}
     assert measure(jax.jit(jnp.sin, out_shardings=columns), x).counts == {
         "all-gather": 1
@@ -329,6 +332,13 @@ def test_a_mesh_that_only_the_result_knows_is_found(tall):
     gather = manual(tall, lambda b: lax.all_gather(b, "y", tiled=True, axis=1))
     program = measure(gather, np.ones((16, 8), np.float32))
     assert [c.axes for c in program.collectives] == [("y",)]
+
+
+def test_the_mesh_of_the_arguments_gives_the_names(tall):
+    line = jax.NamedSharding(mesh_of({"line": 8}), jax.P())
+    program = measure(jax.jit(lambda x: x.sum(0), out_shardings=line), blocks(tall))
+    names = {name for c in program.collectives for name in c.axes}
+    assert names == {"x", "y"}
 
 
 def test_axes_belong_to_places_in_the_mesh_not_to_device_numbers():
@@ -417,6 +427,11 @@ def test_every_spelling_of_groups_is_understood(groups):
     }
     assert collective.axes == ("x",)
     assert collective.sent == 2 * 32 * 3 // 4
+
+
+def test_a_part_of_a_byte_is_rounded_up():
+    group_of_three = Collective("all-reduce", 4, None, ((0, 1, 2),))
+    assert group_of_three.sent == 6  # 16 / 3
 
 
 @pytest.mark.parametrize("groups", ["{}", "{{0,1,2,3,4,5,6,7}}", "[1,8]<=[8]"])
@@ -597,6 +612,7 @@ def test_a_loop_is_read_where_nothing_notes_its_count(
     [
         ', backend_config={"known_trip_count":{"n":"3"},"other":{"n":"9"}}',
         r', backend_config="{\"known_trip_count\":{\"n\":\"3\"}}"',
+        ', metadata={op_name="f(\\"[{"}, backend_config={"known_trip_count":{"n":"3"}}',
     ],
 )
 def test_a_noted_count_is_believed(config):

@@ -17,7 +17,7 @@ And its cost.
 
 
 def {name}(x: int) -> int:
-    """Return `x` again."""
+    """Return `x` again, as `int`s are."""
     return x
 
 
@@ -70,7 +70,7 @@ def test_a_module_has_its_idea_its_file_its_page_and_its_functions(site):
     assert '<a class="reference internal" href="../part/first.html">' in html
     assert "The first page" in words
     assert 'id="first.first"' in html
-    assert "Return x again." in words
+    assert "Return x again, as ints are." in words
     assert "In words: the pair." in words
     assert site.warnings == ""
 

@@ -1,5 +1,6 @@
 import itertools
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -222,6 +223,29 @@ def test_arrays_of_one_axis_and_of_none_are_one_row(shape, spec, rows):
     assert ids == list(range(8))
 
 
+def test_unequal_blocks_keep_their_proportions():
+    columns = {0: (0, 1), 1: (1, 4), 2: (4, 16)}
+    boxes = {d: (slice(0, 16), slice(*pair)) for d, pair in columns.items()}
+    root = parse(draw(boxes, (16, 16)))
+    frames = np.array([outline(group) for group in root.iter(f"{SVG}g")])
+    widths = frames[:, 2] / frames[:, 2].sum()
+    np.testing.assert_allclose(widths, [1 / 16, 3 / 16, 12 / 16], atol=1e-3)
+    ends = frames[:, 0] + frames[:, 2]
+    np.testing.assert_allclose(ends[:-1], frames[1:, 0], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sides"), [(jax.P("x", "y", "z"), 8), (jax.P("x"), 10), (jax.P(), 9)]
+)
+def test_a_slab_has_a_top_and_a_right_side(spec, sides):
+    """In the colours of the blocks and strips that lie there."""
+    root = parse(draw(struct((8, 16, 16), make_mesh((2, 2, 2)), spec)))
+    shaded = [p for p in root.iter(f"{SVG}polygon") if p.get("fill-opacity")]
+    assert [len(points(side)) for side in shaded] == [4] * sides
+    for side in shaded:
+        np.testing.assert_allclose(points(side)[3] - points(side)[0], [9, -9], atol=0.1)
+
+
 def test_the_numbers_at_the_edges_are_the_cuts():
     root = parse(draw(struct((16, 32), make_mesh((2, 4)), jax.P("x", "y"))))
     frames = np.array([outline(group) for group in root.iter(f"{SVG}g")])
@@ -262,6 +286,32 @@ def test_a_submesh_says_who_holds_nothing():
     )
     assert "nothing on 1, 3, 5, 7" in picture.caption
     assert "nothing" not in draw(struct((16,), make_mesh((8,)), jax.P("x"))).caption
+
+
+def test_devices_that_jax_does_not_list_are_drawn_by_number(monkeypatch):
+    """Those of a described machine: nothing is known about the others there."""
+    mesh, here = make_mesh((4,), slice(4, 8)), jax.devices()[:4]
+    monkeypatch.setattr(jax, "devices", lambda: here)
+    picture = draw(struct((16,), mesh, jax.P("x")))
+    assert "nothing" not in picture.caption
+    assert [d for group, *_ in blocks(picture) for d in colours(group)] == [4, 5, 6, 7]
+
+
+def test_the_first_eight_devices_differ_whatever_their_numbers(monkeypatch):
+    """Each process numbers its devices from a multiple of 2048."""
+
+    class Far(jax.sharding.Sharding):
+        def devices_indices_map(self, shape):
+            return {d: (slice(d.id % 16, d.id % 16 + 1),) for d in devices}
+
+    @dataclass(frozen=True)
+    class Device:
+        id: int
+
+    devices = [Device(2048 * process + i) for process in range(4) for i in range(2)]
+    monkeypatch.setattr(jax, "devices", lambda: devices)
+    boxes = Far.__new__(Far)
+    assert list(draw(boxes, (16,)).colours.values()) == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -498,6 +548,8 @@ def test_512_devices_still_make_a_picture(rows):
     picture = draw(grid, (4 * rows, 4 * columns))
     assert len(list(blocks(picture))) == min(32, rows) * min(32, columns)
     assert len(picture.svg) < 250_000
+    texts = list(parse(picture).iter(f"{SVG}text"))
+    assert min(int(text.get("font-size", 11)) for text in texts) >= 10
     assert len(picture.words) < 5_000
     assert max(map(len, picture.text.splitlines())) < 400
     for group, title, _ in blocks(picture):

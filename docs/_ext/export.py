@@ -28,7 +28,7 @@ IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)([^)\s]+)(\))")
 FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.S)
 COLLAPSED = {"solution", "hide-cell", "hide-input"}
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
-LOOKS = {"caption", "class", "emphasize-lines", "language", "linenos", "name"}
+LOOKS = {"caption", "class", "dedent", "emphasize-lines", "language", "linenos", "name"}
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 NOTE = """\

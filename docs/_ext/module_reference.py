@@ -16,7 +16,7 @@ from plain import Page
 
 PLACE = "{module-reference}"
 PACKAGE = "examples."
-CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)")
+CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")
 SHORT = ("attribute", "data", "property")
 PARKED = {}  # docstrings of attributes, while Napoleon runs
 SECTION = """\
@@ -124,6 +124,11 @@ def outdated(app, env, added, changed, removed):
     return [name for name in env.found_docs if PLACE in env.doc2path(name).read_text()]
 
 
+def literal(code) -> str:
+    """Write `code` as reStructuredText does, also before a plural's s."""
+    return f"``{code[1]}``" + ("\\ " if code[2] else "")
+
+
 def mark_code(app, what, name, *details):
     """Handle `autodoc-process-docstring`: the book writes `code` as Markdown does.
 
@@ -132,7 +137,7 @@ def mark_code(app, what, name, *details):
     lines = details[-1]
     if what == "module":
         lines.clear()
-    lines[:] = CODE.sub(r"``\1``", "\n".join(lines)).split("\n")
+    lines[:] = CODE.sub(literal, "\n".join(lines)).split("\n")
     if what in SHORT:
         PARKED[name], lines[:] = lines[:], ["-"]
 

@@ -172,12 +172,10 @@ def read(
 
 
 def _meshes(args, compiled: jax.stages.Compiled) -> list[dict[str, int]]:
-    """Collect the shapes of all meshes in sight, those of the arguments first."""
-    given = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
-    chosen = jax.tree.leaves(compiled.output_shardings)
-    meshes = [getattr(sharding, "mesh", None) for sharding in (*given, *chosen)]
-    meshes.insert(len(given), jax.sharding.get_abstract_mesh())
-    return [dict(mesh.shape) for mesh in meshes if mesh is not None]
+    """Collect the shapes of the meshes of the arguments, then of the results."""
+    shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
+    shardings += jax.tree.leaves(compiled.output_shardings)
+    return [dict(s.mesh.shape) for s in shardings if hasattr(s, "mesh")]
 
 
 # From text to instructions
@@ -485,7 +483,8 @@ def _html_row(cells: tuple[str, ...]) -> str:
     """Return a row of the table: words to the left, numbers to the right."""
     tags = ['th scope="row"', *["td"] * 5]
     tags = ['th scope="col"'] * 6 if cells == COLUMNS else tags
-    styles = [*["left; white-space: nowrap"] * 3, *["right"] * 3]
+    whole = "; white-space: nowrap"  # numbers may break before their larger unit
+    styles = [*["left" + whole] * 3, "right" + whole, "right", "right"]
     texts = [html.escape(cell).replace(" B", "&nbsp;B") for cell in cells]
     parts = zip(tags, styles, texts, strict=True)
     row = [f'<{t} style="text-align: {s}">{text}</{t[:2]}>' for t, s, text in parts]

@@ -230,8 +230,13 @@ def _resolve(answer, shape: tuple[int, ...]) -> tuple[dict, frozenset]:
     """Return the layout of an answer, and the axes over which it is unreduced."""
     try:
         sharding = _find(answer, shape)
+        spec = getattr(sharding, "spec", ())
+        if len(spec) > len(shape):
+            raise Refused(f"{spec} is for {len(spec)} axes, the array has {len(shape)}")
         return layout(sharding, shape), _unreduced(sharding)
-    except (ValueError, TypeError, NotImplementedError) as error:
+    except Refused:
+        raise
+    except Exception as error:
         raise Refused(f"JAX refuses this sharding: {_error(error)}") from error
 
 

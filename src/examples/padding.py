@@ -96,7 +96,6 @@ def valid_mask(shape: tuple[int, ...], spec: jax.P) -> Array:
     return place(mask, spec)
 
 
-@jax.jit(static_argnums=1)
 def unpad(padded: Array, shape: tuple[int, ...]) -> Array:
     """Return the first cells of `padded`, `shape` of them: [N@x, M@y] -> [n, m].
 

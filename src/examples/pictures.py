@@ -229,7 +229,7 @@ def _parts(layout, shape) -> tuple[dict[int, tuple[slice, ...]], list[int]]:
             raise ValueError("the mapping has no device: {device id: tuple of slices}")
         return dict(layout), []
     if _pending(layout):
-        layout = jax.NamedSharding(layout.mesh, jax.P(*layout.spec.partitions))
+        layout = jax.NamedSharding(layout.mesh, jax.P(*_entries(layout)))
     parts = layout.devices_indices_map(shape)
     known = set(jax.devices())
     there = sorted(device.id for device in known if parts.keys() <= known)
@@ -252,10 +252,15 @@ def _box(part: tuple[slice, ...], shape: tuple[int, ...], device: int) -> Box:
 
 def _split_by(layout, ndim: int) -> list[str]:
     """Name the mesh axes that split each array axis: "x", "(x,y)" or ""."""
-    spec = getattr(layout, "spec", jax.P()).partitions
-    names = [(n,) if isinstance(n, str) else n or () for n in spec]
+    names = [(n,) if isinstance(n, str) else n or () for n in _entries(layout)]
     names += [()] * (ndim - len(names))
     return [n[0] if len(n) == 1 else f"({','.join(n)})" if n else "" for n in names]
+
+
+def _entries(layout) -> tuple:
+    """Return what a spec says of each axis; one with pending sums refuses to unpack."""
+    spec = getattr(layout, "spec", ())
+    return tuple(getattr(spec, "partitions", spec))
 
 
 def _pending(layout) -> tuple[str, ...]:
@@ -285,7 +290,7 @@ def _blocks(boxes: Mapping[int, Box]) -> str:
 def _remarks(x, layout, boxes: Mapping[int, Box]) -> Iterator[str]:
     if hasattr(x, "dtype"):
         sizes = [math.prod(b - a for a, b in box) for box in boxes.values()]
-        yield f"{_size(max(sizes) * x.dtype.itemsize)} a device"
+        yield f"{_amount(max(sizes) * x.dtype.itemsize)} a device"
     if _pending(layout):
         yield f"to be summed over {', '.join(_pending(layout))}"
 
@@ -299,7 +304,7 @@ def _cut_off(boxes: Mapping[int, Box]) -> Iterator[str]:
             yield f"drawn are {MOST} of {many} {name}"
 
 
-def _size(count: int) -> str:
+def _amount(count: int) -> str:
     power = min(3, max(0, count.bit_length() - 1) // 10)
     return f"{count / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
 

@@ -1,0 +1,120 @@
+"""The index of exercises lists every exercise, without being edited."""
+
+import re
+
+import pytest
+from exercise_index import exercises, first_sentence, with_targets
+from tiny_site import Site
+
+PAGE = """\
+---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+
+# The page of {name}
+
+:::{{admonition}} Exercise: {name} of them
+:class: exercise
+Find `{name}`, as [the page](../index.md) says,
+and keep it. Then rest.
+:::
+
+```{{code-cell}}
+:tags: [exercise, {name}-tag]
+
+1
+```
+"""
+INDEX = "# Book\n\n```{toctree}\nz/first\na/second\nreference/exercises\n```\n"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Build a book with one page of exercises, and the index of them."""
+    pages = {
+        "index.md": INDEX.replace("a/second\n", ""),
+        "z/first.md": PAGE.format(name="one"),
+        "reference/exercises.md": "# Exercises\n\n{exercise-index}\n",
+    }
+    return Site(
+        tmp_path,
+        pages,
+        extensions=["myst_nb", "exercise_index"],
+        myst_enable_extensions=["colon_fence"],
+        nb_execution_mode="off",
+        nitpicky=True,
+        suppress_warnings=["myst-nb.lexer"],
+    )
+
+
+def words(html):
+    return " ".join(re.sub("<[^>]*>", "", html).split())
+
+
+def test_an_exercise_is_listed_with_what_it_asks(site):
+    html = site("reference/exercises.html")
+    assert "One of them: Find one, as the page says, and keep it." in words(html)
+    assert "Then rest" not in words(html)
+    assert "The page of one" in words(html)
+    assert site.warnings == ""
+
+
+def test_the_link_leads_to_the_exercise_itself(site):
+    assert 'href="../z/first.html#exercise-one-tag"' in site("reference/exercises.html")
+    (box,) = re.findall(r'<div class="[^"]*admonition[^>]*>', site("z/first.html"))
+    assert 'id="exercise-one-tag"' in box
+
+
+def test_exercises_come_go_and_change_in_the_order_of_the_contents(site):
+    docs = site.folder / "docs"
+    (docs / "a").mkdir()
+    (docs / "a/second.md").write_text(PAGE.format(name="two"))
+    (docs / "index.md").write_text(INDEX)
+    site.build()
+    html = words(site("reference/exercises.html"))
+    assert 0 < html.find("One of them: ") < html.find("Two of them: ")
+    (docs / "a/second.md").write_text(PAGE.format(name="three"))
+    site.build()
+    html = words(site("reference/exercises.html"))
+    assert "Three of them: " in html
+    assert "Two of them: " not in html
+    (docs / "a/second.md").unlink()
+    (docs / "index.md").write_text(INDEX.replace("a/second\n", ""))
+    site.build()
+    assert "Three of them: " not in words(site("reference/exercises.html"))
+
+
+def test_a_page_without_exercises_stays_as_it_is():
+    text = "# A page\n\n:::{admonition} Note\nWords.\n:::\n"
+    assert with_targets(text) == text
+    assert exercises(text) == []
+
+
+def test_each_exercise_has_the_tag_of_the_stub_below_it():
+    text = PAGE.format(name="one") + PAGE.format(name="two")
+    found = exercises(text)
+    assert [exercise.name for exercise in found] == ["one-tag", "two-tag"]
+    assert with_targets(text).count(":name: exercise-") == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "begins"),
+    [
+        (
+            "Find the row of `a.T` that device 3 holds, in words. Draw it.",
+            "Find the row of `a.T` that device 3 holds, in words.",
+        ),
+        ("Count. Then say\nin a word why. No.", "Count. Then say in a word why. No."),
+        ("No end", "No end."),
+        ("Make it so:\n\n- one\n", "Make it so."),
+        ("As [here](x.md) for `a.b`?", "As here for `a.b`."),
+    ],
+)
+def test_it_is_told_how_a_statement_begins(statement, begins):
+    assert first_sentence(statement) == begins
