@@ -26,7 +26,7 @@ def build(session, folder):
     try:
         session.run("sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder))
     except nox.command.CommandFailed:
-        shutil.rmtree(doctrees, ignore_errors=True)  # else its warnings are not repeated
+        shutil.rmtree(doctrees, ignore_errors=True)  # else the next build is green
         raise
 
 
@@ -56,7 +56,8 @@ def lint(session):
 @nox.session(name="tests-oldest", default=False)
 def tests_oldest(session):
     """Test the modules on the oldest JAX that they support."""
-    session.install(f"jax=={OLDEST}", f"jaxlib=={OLDEST}", "pytest>=9", "rich", "hypothesis")
+    jax = f"jax=={OLDEST}", f"jaxlib=={OLDEST}"
+    session.install(*jax, "hypothesis", "pytest>=9", "rich")
     modules = sorted(Path("src/examples").glob("[!_]*.py"))
     session.run("pytest", *(f"tests/test_{module.stem}.py" for module in modules))
 

@@ -52,7 +52,7 @@ extensions = [
     "sphinx_design",
     "svgmath",
 ]
-intersphinx_mapping = {  # kept here (`nox -s inventories`), so that no build asks for them
+intersphinx_mapping = {  # kept here, so that no build asks for them
     "jax": ("https://docs.jax.dev/en/latest", "_inventories/jax.inv"),
     "numpy": ("https://numpy.org/doc/stable", "_inventories/numpy.inv"),
     "python": ("https://docs.python.org/3", "_inventories/python.inv"),

@@ -38,6 +38,7 @@ ENVIRONMENT = {
 # ------------------------------------------------------------ reading the exercises
 
 
+@functools.cache
 def cells(page):
     """Return the code of a page as [{source, tags}]; tags[1] names an exercise."""
     notebook = jupytext.read(page, fmt="md:myst")
@@ -143,7 +144,7 @@ def play(script):
 @functools.cache
 def played(page):
     """Play a page in a fresh process, with the wrong answers of its exercises."""
-    script = cells(page)
+    script = [cell.copy() for cell in cells(page)]
     for cell in script:
         if "exercise" in cell["tags"]:
             name = cell["tags"][cell["tags"].index("exercise") + 1]

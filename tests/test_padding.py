@@ -84,6 +84,16 @@ def test_an_array_on_devices_is_padded_as_one_on_the_host(mesh, spec):
     assert has_sharding(on_devices, spec)
 
 
+def test_an_array_on_the_host_reaches_the_devices_in_blocks(ring, monkeypatch):
+    def extend(x, larger, spec, fill):
+        assert isinstance(x, jax.Array)
+        assert {shard.data.shape for shard in x.addressable_shards} == {(2, 5)}
+        return "blocks"
+
+    monkeypatch.setattr("examples.padding.extend", extend)
+    assert pad_to_mesh(data(13, 5), P("x")) == "blocks"
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_inside_jit_the_layout_is_the_same(mesh, spec):
     padded, mask = jax.jit(lambda x: (pad_to_mesh(x, spec), valid_mask(x.shape, spec)))(

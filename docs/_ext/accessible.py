@@ -1,19 +1,25 @@
-"""Let a collapsed cell be called by the words that stand on it.
+"""Two corrections to the pages, for readers who cannot see them or use no mouse.
 
-MyST-NB labels each of them "Toggle hidden content", whatever it shows, so that a reader
-who speaks to the browser cannot press what is seen (WCAG 2.5.3).
+MyST-NB labels each collapsed cell "Toggle hidden content", whatever stands on it, so
+that a reader who speaks to the browser cannot press what is seen (WCAG 2.5.3). And the
+box in which the theme lets a wide table scroll takes no keyboard focus (2.1.1).
 """
 
-LABEL = ' aria-label="Toggle hidden content"'
+CORRECTIONS = {
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    '<div class="pst-scrollable-table-container">': (
+        '<div class="pst-scrollable-table-container" tabindex="0">'
+    ),
+}
 
 
-def rename(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: take the labels off, the visible words remain."""
-    if "body" in context:
-        context["body"] = context["body"].replace(f"<summary{LABEL}>", "<summary>")
+def correct(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: correct the page's text."""
+    for found, better in CORRECTIONS.items():
+        context["body"] = context.get("body", "").replace(found, better)
 
 
 def setup(app):
     """Register the handler."""
-    app.connect("html-page-context", rename)
+    app.connect("html-page-context", correct)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,9 +1,9 @@
 """Run a page again when what it depends on has changed, and only then.
 
-MyST-NB keeps a page's outputs under a key made of its cells and its `kernelspec`. That
-key knows nothing of the modules that the cells import, nor of the environment, so a page
-would keep its old outputs when one of them changes. Here both go into the kernelspec, as
-one digest, and Sphinx is told which files the page depends on.
+MyST-NB keeps a page's outputs under a key made of its cells and its `kernelspec`. The
+key knows nothing of the modules that the cells import, nor of the environment, so a
+page would keep its old outputs when one of them changes. Here both go into the
+kernelspec, as one digest, and Sphinx is told which files the page depends on.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ KERNEL = re.compile(r"^kernelspec:\n  display_name: (.*)\n  name: (.*)\n", re.M)
 
 
 def environment(variables) -> str:
-    """Digest the Python, every installed package and the named environment variables."""
+    """Digest the Python, every installed package and the named variables."""
     packages = importlib.metadata.distributions()
     state = [
         sys.version,

@@ -1,1 +1,1 @@
-"""Single-file examples of distributed JAX: copy the one you need; none imports another."""
+"""Examples of distributed JAX, one file each: copy the one you need."""

@@ -57,7 +57,7 @@ def mesh_sizes(*names: str) -> list[int]:
     return [sizes[name] for name in names]
 
 
-def check(a: Array, b: Array, rows: int, inner: int, columns: int):
+def check_product(a: Array, b: Array, rows: int, inner: int, columns: int):
     """Raise ValueError unless a [M, K] and b [K, N] can be cut into so many parts."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
@@ -134,7 +134,7 @@ def ring_matmul(a: Array, b: Array, ways: int = 1) -> Array:
     Raises ValueError if x does not divide M and K, or `ways` is not 1 or 2.
     """
     [size] = mesh_sizes("x")
-    check(a, b, size, size, 1)
+    check_product(a, b, size, size, 1)
 
     @jax.shard_map(
         in_specs=(jax.P("x", None), jax.P("x", None)), out_specs=jax.P("x", None)
@@ -160,7 +160,7 @@ def ag_matmul(a: Array, b: Array, ways: int = 1) -> Array:
     Raises ValueError if x does not divide M and N, or `ways` is not 1 or 2.
     """
     [size] = mesh_sizes("x")
-    check(a, b, size, 1, size)
+    check_product(a, b, size, 1, size)
 
     @jax.shard_map(
         in_specs=(jax.P("x", None), jax.P(None, "x")), out_specs=jax.P(None, "x")
@@ -186,7 +186,7 @@ def matmul_rs(a: Array, b: Array, ways: int = 1) -> Array:
     Raises ValueError if x does not divide M and K, or `ways` is not 1 or 2.
     """
     [size] = mesh_sizes("x")
-    check(a, b, size, size, 1)
+    check_product(a, b, size, size, 1)
 
     @jax.shard_map(
         in_specs=(jax.P(None, "x"), jax.P("x", None)), out_specs=jax.P("x", None)

@@ -117,7 +117,7 @@ def _called(answer) -> str:
         return "an array"
     if answer is None or isinstance(answer, str | bool | int | float | complex):
         return repr(answer)
-    kind = type(answer).__name__
+    kind = "jax.P" if isinstance(answer, jax.P) else type(answer).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
@@ -137,8 +137,9 @@ def layout(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, tuple[slice,
     meshes, axis names and specs. A sum still pending (`unreduced`) does not show.
     """
     if _unreduced(sharding):
-        spec = jax.P(*sharding.spec.partitions)
-        sharding = jax.NamedSharding(sharding.mesh, spec)
+        # JAX 0.9 has no `partitions`, and from 0.12 on an unreduced spec needs it
+        partitions = getattr(sharding.spec, "partitions", sharding.spec)
+        sharding = jax.NamedSharding(sharding.mesh, jax.P(*partitions))
     return {
         device.id: tuple(
             slice(*part.indices(n)[:2]) for part, n in zip(parts, shape, strict=True)

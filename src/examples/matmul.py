@@ -61,7 +61,7 @@ def mesh_sizes(*names: str) -> list[int]:
     return [sizes[name] for name in names]
 
 
-def check(a: Array, b: Array, rows: int, inner: int, columns: int):
+def check_product(a: Array, b: Array, rows: int, inner: int, columns: int):
     """Raise ValueError unless a [M, K] and b [K, N] can be cut into so many parts."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
@@ -109,7 +109,7 @@ def summa(a: Array, b: Array, panels: int = 4) -> Array:
     multiple of both, times `panels`, divides K.
     """
     x, y = mesh_sizes("x", "y")
-    check(a, b, x, math.lcm(x, y) * panels, y)
+    check_product(a, b, x, math.lcm(x, y) * panels, y)
 
     @jax.shard_map(
         in_specs=(jax.P("x", "y"), jax.P("x", "y")), out_specs=jax.P("x", "y")
@@ -130,7 +130,7 @@ def summa_25d(a: Array, b: Array, panels: int = 4) -> Array:
     y z divides N, and z `panels` times the least common multiple of x and y divides K.
     """
     x, y, z = mesh_sizes("x", "y", "z")
-    check(a, b, x, math.lcm(x, y) * z * panels, y * z)
+    check_product(a, b, x, math.lcm(x, y) * z * panels, y * z)
 
     @jax.shard_map(
         in_specs=(jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")),
@@ -167,7 +167,7 @@ def cannon(a: Array, b: Array) -> Array:
     x, y = mesh_sizes("x", "y")
     if x != y:
         raise ValueError(f"Cannon needs a square mesh, not {x} x {y}: use summa")
-    check(a, b, x, x, x)
+    check_product(a, b, x, x, x)
 
     @jax.shard_map(
         in_specs=(jax.P("x", "y"), jax.P("x", "y")), out_specs=jax.P("x", "y")

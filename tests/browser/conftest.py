@@ -5,16 +5,11 @@ import os
 import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
+from built_site import SITE
 from playwright.sync_api import sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
-SITE = Path(os.environ.get("SITE", ROOT / "docs/_build/html"))
-AXE = Path(
-    os.environ.get("AXE", ROOT / "docs/_build/npm/node_modules/axe-core/axe.min.js")
-)
 QUIET = (
     "--no-sandbox",
     "--disable-gpu",

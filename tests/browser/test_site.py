@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import AXE, ROOT, SITE
+from built_site import AXE, SITE
 
 PAGES = sorted(
     str(file.relative_to(SITE))
@@ -18,13 +18,13 @@ PAGES = sorted(
 SOURCES = {page for page in PAGES if (SITE / page).with_suffix(".md").exists()}
 NOTEBOOKS = {page for page in SOURCES if (SITE / page).with_suffix(".ipynb").exists()}
 PARTS = sorted({page.split("/")[0] for page in SOURCES if "/" in page})
-MODULES = sorted(file.name for file in (ROOT / "src/examples").glob("[!_]*.py"))
+MODULES = sorted(file.name for file in (SITE / "modules").glob("[!_]*.py"))
 SCREENS = [(s, w) for s in ("light", "dark") for w in (1280, 390)]
 LOOK = "[document.documentElement.scrollWidth, innerWidth]"
 AUDIT = """axe.run(document, {resultTypes: ["violations"]}).then(result =>
     result.violations.filter(rule => ["serious", "critical"].includes(rule.impact))
     .flatMap(rule => rule.nodes.map(node => `${rule.id}: ${node.target.join(" ")}`)))"""
-OPEN = "for (const box of document.querySelectorAll('details')) box.open = true"
+OPEN = "for (const box of document.querySelectorAll('details.hide')) box.open = true"
 
 
 def title(page):
@@ -36,6 +36,7 @@ def title(page):
 def test_the_site_is_built():
     assert len(NOTEBOOKS) > 1
     assert {"arrays", "global-view", "reference", "start"} <= {*PARTS}
+    assert MODULES
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -114,7 +115,7 @@ def test_a_module_can_be_copied_whole(visit, module):
     ).first
     box.locator("summary").click()
     text = copied(screen, box.locator("button.copybtn"))
-    assert text.strip() == (ROOT / "src/examples" / module).read_text().strip()
+    assert text.strip() == (SITE / "modules" / module).read_text().strip()
 
 
 def saved(screen, link):
@@ -146,5 +147,5 @@ def test_each_module_can_be_downloaded(visit):
         link = screen.locator(f"a.module-file[href$='/{module}']")
         name, text = saved(screen, link)
         assert name == module
-        assert text == (ROOT / "src/examples" / module).read_text()
+        assert text == (SITE / "modules" / module).read_text()
         ast.parse(text)
