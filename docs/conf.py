@@ -93,5 +93,6 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "show_navbar_depth": 1,
     "show_toc_level": 2,
+    "use_download_button": False,  # _ext/downloads.py offers more
     "use_fullscreen_button": False,
 }

@@ -116,13 +116,18 @@ def test_integers_are_exact(multiply):
     assert c.dtype == jnp.int32
 
 
-@each_product
-def test_long_sums_of_bfloat16_are_added_up_in_float32(multiply):
-    """Ones summed in bfloat16 would stop at 256."""
+@pytest.mark.parametrize("multiply", [ring_matmul, ag_matmul])
+def test_narrow_sums_are_rounded_once(multiply):
+    """Sums near 2304, where bfloat16 has every 16th number: at most 8 away."""
+    random = np.random.default_rng(0).uniform(0.5, 1, 2 * 16 * 4096)
     with devices((8, 1)):
-        arrays = operands(multiply, (8, 4096, 8), jnp.bfloat16)
-        a, b = (jnp.ones_like(x) for x in arrays)
-        assert (number(multiply(a, b)) == 4096).all()
+        arrays = operands(multiply, (16, 4096, 16), jnp.bfloat16)
+        a, b = (
+            jax.device_put(jnp.asarray(part.reshape(x.shape), x.dtype), x.sharding)
+            for part, x in zip(np.split(random, 2), arrays, strict=True)
+        )
+        error = number(multiply(a, b)) - number(a) @ number(b)
+    assert np.abs(error).max() < 8.01
 
 
 @each_ring
@@ -170,6 +175,15 @@ def test_it_sends_the_panels_of_the_traveller(multiply, ways, mesh):
     assert program.sent == 4 * words(multiply, mesh[0], SIZES)
     messages = ways * (mesh[0] - 1)
     assert program.counts == ({"collective-permute": messages} if messages else {})
+
+
+@each_product
+def test_the_halves_go_round_in_opposite_directions(multiply):
+    with devices((8, 1)):
+        program = measure(lambda a, b: multiply(a, b, ways=2), *operands(multiply))
+    east, west = (set(hop.groups) for hop in program.collectives)
+    assert east != west
+    assert east == {(target, source) for source, target in west}
 
 
 @each_product

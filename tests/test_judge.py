@@ -1,5 +1,6 @@
 import html.parser
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -617,6 +618,14 @@ def test_a_missing_collective_is_missed(mesh):
         lambda a: a + 1, lambda a: a + 1, a, counts={"all-gather": 1}
     )
     assert "there is no collective; the budget is exactly 1 all-gather" in why(verdict)
+
+
+def test_several_collectives_are_counted_together_and_named_apart(mesh):
+    cost = SimpleNamespace(counts={"all-gather": 1, "all-reduce": 2}, sent=10)
+    told = Judge(measure=lambda f, *args: cost)
+    verdict = told.program(lambda a: a + 1, lambda a: a + 1, a_table("x"), counts=2)
+    assert "1 all-gather and 2 all-reduces send 10 bytes a device" in why(verdict)
+    told.program(lambda a: a + 1, lambda a: a + 1, a_table("x"), counts=3).require()
 
 
 def test_temporaries_have_a_budget(mesh):

@@ -12,6 +12,7 @@ GOOD = {
     "part/one.html": '<p id="here too">A</p><a href="../index.html">a</a>',
     "_static/a.svg": "<svg/>",
     "_static/a.js": "",
+    "_static/macros.html": '<script src="{{ a theme has templates here }}"></script>',
     "404.html": '<a href="/part/one.html">a</a>',
     "llms.txt": "- [One](part/one.html): one\n",
 }

@@ -70,6 +70,13 @@ def test_an_error_that_it_expects_must_come(page):
             assert "raise AssertionError" in cell, cell
 
 
+@each_page
+def test_no_cell_ends_in_a_mesh(page):
+    """What `jax.set_mesh` returns prints its address, another one at each build."""
+    for cell in cells(page):
+        assert not cell.splitlines()[-1].startswith("jax.set_mesh("), cell
+
+
 @each_source
 def test_it_tells_search_engines_what_it_is(page):
     metadata = jupytext.read(page, fmt="md:myst").metadata

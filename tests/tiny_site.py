@@ -5,6 +5,7 @@ from pathlib import Path
 from warnings import catch_warnings
 
 from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 
 class Site:
@@ -27,7 +28,8 @@ class Site:
     def build(self):
         """Build what has changed; keep the warnings."""
         source, warnings = str(self.folder / "docs"), io.StringIO()
-        with catch_warnings(action="ignore"):  # the theme's own, about Sphinx 11
+        with catch_warnings(action="ignore"), docutils_namespace():
+            # The warnings are the theme's own, about Sphinx 11.
             app = Sphinx(
                 source,
                 None,

@@ -47,7 +47,7 @@ class Reader(HTMLParser):
 
 def read(root) -> dict[str, Reader]:
     """Read all pages below `root`, and `llms.txt`, where links are Markdown's."""
-    files = sorted(root.rglob("*.html"))
+    files = (f for f in sorted(root.rglob("*.html")) if "_static" not in f.parts)
     pages = {str(f.relative_to(root)): Reader(f.read_text()) for f in files}
     llms = root / "llms.txt"
     if llms.exists():

@@ -99,13 +99,8 @@ def expanded(text, page) -> str:
 
 def fill(app, docname, source):
     """Handle `source-read`: set the targets, and write the index."""
-    source[0] = with_targets(source[0])
-    if PLACE not in source[0]:
-        return
-    docs = Path(app.srcdir)
-    for file in (docs / "index.md", *pages(docs)):
-        app.env.note_dependency(file)
-    source[0] = expanded(source[0], Page(Path(app.env.doc2path(docname)), docs))
+    page = Page(Path(app.env.doc2path(docname)), Path(app.srcdir))
+    source[0] = expanded(with_targets(source[0]), page)
 
 
 def outdated(app, env, added, changed, removed):

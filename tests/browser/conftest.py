@@ -84,8 +84,12 @@ def visit(browser, server):
     contexts = []
 
     def make(base=server, width=1280, scheme="light", **options):
-        window = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-        context = browser.new_context(**window, **options)
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            **options,
+        )
         contexts.append(context)
         return Visit(context, base)
 
