@@ -75,6 +75,22 @@ def build(project):
 
 
 @pytest.fixture
+def tell(project):
+    """Replace something in a file of the copy, until the test ends."""
+    originals = {}
+
+    def tell(file, truth, lie):
+        path = project / file
+        text = originals.setdefault(path, path.read_text())
+        assert text.count(truth) == 1
+        path.write_text(text.replace(truth, lie))
+
+    yield tell
+    for path, text in originals.items():
+        path.write_text(text)
+
+
+@pytest.fixture
 def small_site(write, build, project):
     """Three pages that were built: two import a module each, one imports none."""
     root = "# Root\n\n```{toctree}\nfirst\nsecond\nneither\n```\n"
@@ -115,6 +131,47 @@ def test_every_failing_page_is_named_with_its_cell(small_site, build, write):
         assert "ZeroDivisionError" in log
         assert "1 / 0" in log
         assert re.search(r"small/second.md.*stderr was found in .* cell", log)
+
+
+LIES = {
+    "arrays/trees": (  # a module's spec
+        "src/examples/trees.py",
+        "jax.P(axis) if np.ndim(x)",
+        "jax.P() if np.ndim(x)",
+        'specs = batch_specs(batch, "batch")',
+    ),
+    "index": (  # a constant in a page
+        "docs/index.md",
+        '("all-reduce", ("y",), 4)',
+        '("all-reduce", ("y",), 8)',
+        "total = measure(jax.numpy.sum, a @ b)",
+    ),
+    "start/how-to-read": (  # an error that is expected
+        "docs/start/how-to-read.md",
+        'jax.make_mesh((16,), "x")',
+        'jax.make_mesh((8,), "x")',
+        'raise AssertionError("sixteen devices out of eight")',
+    ),
+}
+
+
+def test_a_lie_fails_the_build_which_names_the_page_and_the_cell(project, tell):
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-j2", "-dlies"]
+    only = "-Dinclude_patterns=" + ",".join(f"{page}.md" for page in LIES)
+    for file, truth, lie, _ in LIES.values():
+        tell(file, truth, lie)
+    done = subprocess.run(
+        [*build, only, "docs", "lies-html"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    failures = done.stderr.split("Executing notebook failed")
+    for page, (_, _, _, cell) in LIES.items():
+        place = next(i for i, text in enumerate(failures) if f"{page}.md: " in text)
+        assert cell in "".join(failures[place : place + 2]), page
 
 
 def test_the_environment_is_the_python_its_packages_and_its_variables(monkeypatch):

@@ -74,6 +74,11 @@ def test_writing_and_reading_gives_the_names_back():
     assert inventories.write("A", "1", names) == data
 
 
+def test_the_first_place_of_a_name_stays():
+    names = [("a", "py:class", "public.html"), ("a", "py:class", "private.html")]
+    assert inventories.named(names) == {"a": ("py:class", "public.html")}
+
+
 def test_published_places_win_and_the_rest_leads_to_the_page_of_the_module():
     local = {
         "a": ("py:module", "a.html"),

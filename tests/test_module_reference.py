@@ -71,7 +71,7 @@ def test_a_module_has_its_idea_its_file_its_page_and_its_functions(site):
     assert "The first page" in words
     assert 'id="first.first"' in html
     assert "Return x again, as ints are." in words
-    assert "In words: the pair." in words
+    assert "<p>In words: the pair.</p>" in html
     assert site.warnings == ""
 
 

@@ -62,3 +62,8 @@ def test_a_repeated_function_is_the_same_everywhere():
             if isinstance(node, ast.FunctionDef) and node.name != "main":
                 source = ast.unparse(node)
                 assert seen.setdefault(node.name, source) == source, node.name
+
+
+@each_module
+def test_the_readme_links_to_it(module):
+    assert f"(src/examples/{module.name})" in (ROOT / "README.md").read_text()

@@ -95,3 +95,10 @@ def test_it_uses_the_words_of_the_house(page):
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.S)
     for word in (r"\bsimply\b", r"\beasily\b", r"!\s", r"\bworkers?\b", r"tutorial\b"):
         assert not re.search(word, prose), word
+
+
+@each_chapter
+def test_the_readme_links_to_it(page):
+    """Every page but the two lists that only the built site has."""
+    if page.stem not in ("modules", "exercises"):
+        assert f"(docs/{name(page)})" in (DOCS.parent / "README.md").read_text()

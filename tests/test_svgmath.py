@@ -19,7 +19,7 @@ FORMULAS = {
 def site(tmp_path):
     def build(text):
         settings = {
-            "extensions": ["myst_parser", "svgmath"],
+            "extensions": ["myst_nb", "svgmath"],
             "html_math_renderer": "svg",
             "myst_enable_extensions": ["dollarmath"],
         }
