@@ -39,12 +39,14 @@ project = "Shardbook"
 author = "the Shardbook authors"
 html_title = project
 extensions = [
+    "accessible",
     "downloads",
     "execution",
     "exercise_index",
     "module_reference",
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.githubpages",
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx_codeautolink",
@@ -70,6 +72,7 @@ nb_execution_timeout = 120
 nb_merge_streams = True
 nb_output_stderr = "remove-warn"  # no log line is published unseen
 
+add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 codeautolink_concat_default = True
@@ -81,9 +84,12 @@ html_favicon = "_static/favicon.svg"
 html_math_renderer = "svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}
 html_copy_source = False
+html_domain_indices = html_use_index = False
 html_show_sphinx = False
 html_last_updated_fmt = None
+toc_object_entries = False
 templates_path = ["_templates"]
 html_sidebars = {"**": ["home.html", "find.html", "sbt-sidebar-nav.html"]}
 html_theme_options = {

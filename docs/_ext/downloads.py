@@ -15,6 +15,7 @@ from pathlib import Path
 from posixpath import basename
 from urllib.parse import quote
 
+import exercise_index
 import export
 import module_reference
 from plain import Page
@@ -117,6 +118,7 @@ def write_files(app, exception):
 def write_page(page, modules, out):
     """Write a page's Markdown and, where it has cells, its notebook."""
     text = module_reference.expanded(page.file.read_text(), modules, page)
+    text = exercise_index.expanded(text, page)
     text = export.markdown(text, page.file.parent)
     put(out / f"{page.name}.md", text)
     if export.is_notebook(text):
