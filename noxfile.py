@@ -72,7 +72,7 @@ def docs_live(session):
 
 @nox.session(default=False)
 def reproducible(session):
-    """Build the site again from nothing, and compare every byte with `docs`."""
+    """Build the site again from nothing; compare each byte with a cold `docs`."""
     session.install(*LOCK)
     session.run("python", "tools/reproducible.py", str(BUILD / "html"))
 
