@@ -21,7 +21,8 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import namedtuple
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -38,21 +39,14 @@ RING = {  # what one device of g sends, in g-ths of its operand
     "collective-permute": lambda g: g,
     "collective-broadcast": lambda g: g,
 }
-CALLS = (  # the attributes that name the computations an instruction runs
-    "calls",
-    "called_computations",
-    "to_apply",
-    "branch_computations",
-    "true_computation",
-    "false_computation",
-)
-INTEGERS = {  # what the counter of a loop is made of, beside comparisons
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "copy": lambda value: value,
-    "bitcast": lambda value: value,
-    "convert": lambda value: value,
+STEPS = {  # what the counter of a loop goes through: attributes, values -> value
+    "tuple": lambda _, *values: values,
+    "get-tuple-element": lambda says, values: values[int(says["index"])],
+    "compare": lambda says, a, b: getattr(operator, says["direction"].lower())(a, b),
+    "add": lambda _, a, b: a + b,
+    "subtract": lambda _, a, b: a - b,
+    "multiply": lambda _, a, b: a * b,
+    **dict.fromkeys(("bitcast", "convert", "copy"), lambda _, value: value),
 }
 LONGEST = 10_000  # no loop is stepped through further than this
 COLUMNS = ("collective", "over", "devices", "times", "operand", "sends")
@@ -114,17 +108,17 @@ class Program:
 
     def __str__(self) -> str:
         """Return the table as text."""
-        rows = [COLUMNS, *_rows(self)]
-        columns = zip(*rows, strict=True)
-        columns = [_aligned(column, place > 2) for place, column in enumerate(columns)]
-        lines = map("  ".join, zip(*columns, strict=True))
-        return "\n".join([*map(str.rstrip, lines), _memory(self)])
+        widths = [max(map(len, cells)) for cells in zip(*_rows(self), strict=True)]
+        sides = zip("<<<>>>", widths, strict=True)
+        line = "  ".join(f"{{:{side}{width}}}" for side, width in sides)
+        lines = [line.format(*cells).rstrip() for cells in _rows(self)]
+        return "\n".join([*lines, _memory(self)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Return the table as HTML, in the colours of the page that it stands on."""
-        head, *body, foot = [_html_row(row) for row in (COLUMNS, *_rows(self))]
+        head, *body, foot = map(_html_row, _rows(self))
         return (
             '<div style="overflow-x: auto" role="region" tabindex="0" '
             'aria-label="What the compiled program sends"><table>'
@@ -149,19 +143,19 @@ def measure(f: Callable, *args) -> Program:
                 "arrays, numbers or ShapeDtypeStructs, and close over everything else"
             )
     compiled = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).compile()
-    text = _parse(compiled.as_text(), _meshes(args, compiled))
+    shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
+    shardings += jax.tree.leaves(compiled.output_shardings)
+    meshes = [dict(s.mesh.shape) for s in shardings if hasattr(s, "mesh")]
     held = compiled.memory_analysis()
     return Program(
-        tuple(_walk(text)),
+        tuple(_walk(_parse(compiled.as_text(), meshes))),
         held.argument_size_in_bytes,
         held.output_size_in_bytes,
         held.temp_size_in_bytes,
     )
 
 
-def read(
-    text: str, mesh: Mapping[str, int] | jax.sharding.Mesh | None = None
-) -> Program:
+def read(text: str, mesh: jax.sharding.Mesh | Mapping | None = None) -> Program:
     """Read the optimised program `text`, which may come from any machine.
 
     text: what `compiled.as_text()` returns. mesh: a mesh or its shape, `{"x": 4}`; the
@@ -171,52 +165,27 @@ def read(
     return Program(tuple(_walk(_parse(text, [dict(shape)] if shape else []))))
 
 
-def _meshes(args, compiled: jax.stages.Compiled) -> list[dict[str, int]]:
-    """Collect the shapes of the meshes of the arguments, then of the results."""
-    shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
-    shardings += jax.tree.leaves(compiled.output_shardings)
-    return [dict(s.mesh.shape) for s in shardings if hasattr(s, "mesh")]
+# From text to instructions: `name = shape opcode(operands), key=value, ...` is a line.
+# Lines stand in computations; the root of one is the line whose value it returns.
 
-
-# From text to instructions
-
-
-@dataclass(frozen=True)
-class _Instruction:
-    """One line of a program: `%name = shape opcode(operands), key=value, ...`."""
-
-    shape: str
-    opcode: str
-    operands: tuple[str, ...]
-    attributes: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Text:
-    """A program taken apart: instructions by computation and by name."""
-
-    computations: dict[str, dict[str, _Instruction]]
-    roots: dict[str, str]  # the instruction whose value a computation returns
-    devices: int
-    meshes: list[dict[str, int]]
+_Instruction = namedtuple("_Instruction", "shape opcode operands attributes")
+_Text = namedtuple("_Text", "computations roots devices meshes")
 
 
 def _parse(text: str, meshes: list[dict[str, int]]) -> _Text:
     """Take a program apart; of the meshes, keep those of as many devices."""
-    header = re.match(r"\s*HloModule.*", text)
-    if header is None or "\nENTRY " not in text:
-        raise ValueError(
-            "pass the text of a compiled program, from HloModule to the end"
-        )
+    if not text.lstrip().startswith("HloModule") or "\nENTRY " not in text:
+        raise ValueError("pass the text of a compiled program, HloModule and all")
     computations, roots = {}, {}
-    for line in re.sub(r"/\*index=\d+\*/", "", text).splitlines():
-        if match := re.fullmatch(r"(ENTRY) .*{|%?([\w.-]+) (?:\(.*\) -> .*)?{", line):
-            here = match[1] or match[2]
+    header, *lines = re.sub(r"%|/\*index=\d+\*/", "", text).strip().splitlines()
+    for line in lines:
+        if match := re.fullmatch(r"([\w.-]+) .*{", line):  # ENTRY main (...) -> ... {
+            here = match[1]
             computations[here] = {}
-        elif match := re.fullmatch(r"\s+(ROOT )?%?([\w.-]+) = (.*)", line):
+        elif match := re.fullmatch(r"\s+(ROOT )?([\w.-]+) = (.*)", line):
             computations[here][match[2]] = _instruction(match[3])
             roots |= {here: match[2]} if match[1] else {}
-    numbers = re.findall(r"(?:num_partitions|replica_count)=(\d+)", header[0])
+    numbers = re.findall(r"(?:num_partitions|replica_count)=(\d+)", header)
     devices = math.prod(map(int, numbers))
     meshes = [mesh for mesh in meshes if math.prod(mesh.values()) == devices]
     return _Text(computations, roots, devices, meshes)
@@ -224,13 +193,13 @@ def _parse(text: str, meshes: list[dict[str, int]]) -> _Text:
 
 def _instruction(text: str) -> _Instruction:
     """Take apart what stands behind the equals sign of a line."""
-    head, *rest = _split(text)
-    match = re.fullmatch(r"(.*?) ([\w-]+)\((.*)\)", head)
+    match = re.fullmatch(r"(.*?) ([\w-]+)(\(.*)", text)
     if match is None:
         raise ValueError(f"no instruction of a compiled program: {text}")
-    operands = tuple(part.split()[-1].lstrip("%") for part in _split(match[3]))
+    operands, *rest = _split(match[3])
+    names = [operand.split()[-1] for operand in _split(operands[1:-1])]
     attributes = dict(part.partition("=")[::2] for part in rest)
-    return _Instruction(match[1], match[2], operands, attributes)
+    return _Instruction(match[1], match[2], names, attributes)
 
 
 def _split(text: str) -> list[str]:
@@ -248,9 +217,7 @@ def _split(text: str) -> list[str]:
 # From instructions to collectives
 
 
-def _walk(
-    program: _Text, name: str = "ENTRY", times: int | None = 1, branch: bool = False
-) -> Iterator[Collective]:
+def _walk(program: _Text, name="ENTRY", times: int | None = 1, branch=False):
     """Yield the collectives that run when computation `name` runs `times` times."""
     here = program.computations[name]
     for instruction in here.values():
@@ -268,30 +235,28 @@ def _walk(
                 yield from _walk(program, callee, total, inside)
 
 
-def _calls(
-    program: _Text, caller: str, instruction: _Instruction
-) -> Iterator[tuple[str, int | None]]:
-    """Yield the computations that an instruction runs, and how often."""
+def _calls(program: _Text, caller: str, instruction: _Instruction):
+    """Yield the names of the computations that an instruction runs, and how often."""
     attributes = instruction.attributes
     if instruction.opcode == "while":
         trips = _trips(program, caller, instruction)
-        yield attributes["condition"].lstrip("%"), _if_known(sum, (trips, 1))
-        yield attributes["body"].lstrip("%"), trips
+        yield attributes["condition"], _if_known(sum, (trips, 1))
+        yield attributes["body"], trips
     elif not instruction.opcode.endswith(("-update", "-done")):  # -start ran it
-        called = " ".join(attributes.get(key, "") for key in CALLS)
-        yield from ((callee, 1) for callee in re.findall(r"[\w.-]+", called))
+        for key, value in attributes.items():
+            if re.fullmatch(r"calls|to_apply|\w+_computations?", key):
+                yield from ((callee, 1) for callee in re.findall(r"[\w.-]+", value))
 
 
 def _bytes(shape: str) -> int:
     """Add up the bytes of a shape such as `bf16[16,4]{1,0}`, or of a tuple of them."""
     total = 0
-    for dtype, sizes, layout in re.findall(r"(\w+)\[([^]]*)\](\{[^}]*\})?", shape):
-        cells = math.prod(map(int, re.findall(r"\d+", sizes)))
-        packed = re.search(r"E\((\d+)\)", layout)  # s4[8]{0:E(4)}: two in a byte
-        width = {"pred": 8, "token": 0, "opaque": 0}.get(dtype)
-        width = width if width is not None else int(re.search(r"\d+", dtype)[0])
-        bits = int(packed[1]) if packed else -(-width // 8) * 8
-        total += -(-bits * cells // 8)
+    parts = r"(\w+)\[([^]]*)\](?:\{[^}]*E\((\d+)\))?"  # s4[8]{0:E(4)}: two in a byte
+    for dtype, sizes, packed in re.findall(parts, shape):
+        stored = {"pred": "u8", "token": "u0", "opaque": "u0"}.get(dtype, dtype)
+        whole = -(-_numbers(stored)[0] // 8) * 8
+        bits = int(packed or whole)
+        total += -(-bits * math.prod(_numbers(sizes)) // 8)
     return total
 
 
@@ -319,16 +284,13 @@ def _mesh_groups(text: str) -> list[list[int]]:
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", mesh)}
     order = re.search(r"\((.+)\)", mesh)  # of the devices, if not 0, 1, 2, ...
     devices = _order(order[1] if order else f"[{math.prod(sizes.values())}]").ravel()
-    places = np.unravel_index(np.arange(devices.size), tuple(sizes.values()))
-    place = dict(zip(sizes, places, strict=True))
+    first = np.arange(devices.size)  # will be, at each place, the first of its group
     for name, before, size in re.findall(r"'([^']+)'(?::\((\d+)\)(\d+))?", chosen):
+        inner = math.prod([*sizes.values()][[*sizes].index(name) :])
         factor = int(size or sizes[name])
-        stride = sizes[name] // (int(before or 1) * factor)
-        place[name] = place[name] - place[name] // stride % factor * stride
-    lines = {}  # devices that agree in all but what was chosen
-    for device, *rest in zip(devices.tolist(), *map(list, place.values()), strict=True):
-        lines.setdefault(tuple(rest), []).append(device)
-    return list(lines.values())
+        stride = inner // (int(before or 1) * factor)
+        first -= first // stride % factor * stride
+    return [devices[first == place].tolist() for place in np.unique(first)]
 
 
 def _order(text: str) -> np.ndarray:
@@ -346,19 +308,14 @@ def _numbers(text: str) -> list[int]:
 
 
 def _axes(groups, meshes: list[dict[str, int]], kind: str) -> tuple[str, ...] | None:
-    """Name the axes along which the members of a group differ, if they fill them.
-
-    The pairs of a permutation need not. Without a mesh there are no names: None.
-    """
+    """Name the axes that the groups fill; the pairs of a permutation may leave gaps."""
     for mesh in meshes:
-        moving = set()
-        for group in groups:
-            places = np.unravel_index(group, tuple(mesh.values()))
-            pairs = zip(mesh, places, strict=True)
-            moving |= {name for name, place in pairs if np.ptp(place)}
+        places = [np.unravel_index(group, (*mesh.values(),)) for group in groups]
+        lines = zip(mesh, *places, strict=True)
+        moving = tuple(name for name, *line in lines if any(map(np.ptp, line)))
         filled = math.prod(mesh[name] for name in moving)
         if kind == "collective-permute" or {filled} == {*map(len, groups)}:
-            return tuple(name for name in mesh if name in moving)
+            return moving
     return None
 
 
@@ -368,61 +325,41 @@ def _axes(groups, meshes: list[dict[str, int]], kind: str) -> tuple[str, ...] | 
 def _trips(program: _Text, caller: str, loop: _Instruction) -> int | None:
     """Count the trips of a loop; None if they depend on data.
 
-    XLA notes the number on CPU and GPU. Elsewhere, step through the loop with what is
-    known of its state, usually the counter alone, until the condition fails.
+    XLA notes the number on CPU and GPU. Elsewhere, step through what is known of the
+    loop's state, usually the counter alone, until the condition fails.
     """
     config = loop.attributes.get("backend_config", "")
     if noted := re.search(r"known_trip_count\W+n\W+(\d+)", config):
         return int(noted[1])
-    condition = loop.attributes["condition"].lstrip("%")
-    body = loop.attributes["body"].lstrip("%")
     state = _evaluate(program, caller, None, loop.operands[0])
     for trips in range(LONGEST):
-        going = _evaluate(program, condition, [state])
+        going = _evaluate(program, loop.attributes["condition"], [state])
         if not going:
             return None if going is None else trips
-        state = _evaluate(program, body, [state])
+        state = _evaluate(program, loop.attributes["body"], [state])
     return None
 
 
 def _evaluate(program: _Text, name: str, arguments: list | None, root: str = ""):
-    """Work out the integer, or the tuple of them, that a computation returns.
-
-    What is no integer, or depends on something unknown, is None.
-    """
+    """Work out what a computation returns, of integers and tuples; None if unknown."""
 
     @cache
     def value(of: str):
-        instruction = program.computations[name][of]
-        first = "".join(instruction.operands[:1])
-        if not re.match(r"\(|(pred|[su]\d+)\[\]", instruction.shape):
+        shape, opcode, operands, attributes = program.computations[name][of]
+        if not re.match(r"\(|(pred|[su]\d+)\[\]", shape):
             return None
-        if instruction.opcode == "parameter":
-            return arguments and arguments[int(first)]
-        if instruction.opcode == "constant":
-            return json.loads(first)  # 5, true
-        values = [value(operand) for operand in instruction.operands]
-        if instruction.opcode in ("call", "fusion"):
-            ((callee, _),) = _calls(program, name, instruction)
+        if opcode == "parameter":
+            return arguments and arguments[int(operands[0])]
+        if opcode == "constant":
+            return json.loads(operands[0])  # 5, true
+        values = [value(operand) for operand in operands]
+        if opcode in ("call", "fusion"):
+            callee = attributes.get("calls") or attributes["to_apply"]
             return _evaluate(program, callee, values)
-        return _combine(instruction, values)
+        known = opcode in STEPS and (opcode == "tuple" or None not in values)
+        return STEPS[opcode](attributes, *values) if known else None
 
     return value(root or program.roots[name])
-
-
-def _combine(instruction: _Instruction, values: list):
-    """Apply an instruction to integers and tuples."""
-    attributes = instruction.attributes
-    if instruction.opcode == "tuple":
-        return tuple(values)
-    if None in values:
-        return None
-    if instruction.opcode == "get-tuple-element":
-        return values[0][int(attributes["index"])]
-    if instruction.opcode == "compare":
-        return getattr(operator, attributes["direction"].lower())(*values)
-    operation = INTEGERS.get(instruction.opcode)
-    return operation and operation(*values)
 
 
 # Tables
@@ -434,28 +371,23 @@ def _if_known(combine: Callable, values):
 
 
 def _rows(program: Program) -> list[tuple[str, ...]]:
-    """Return the cells of the table; equal collectives share a row."""
-    times = {}
+    """Return the table, row by row; equal collectives share one."""
+    times, rows = {}, []
     for collective in program.collectives:
         same = replace(collective, times=None)
         times.setdefault(same, []).append(collective.times)
-    rows = [_row(same, _if_known(sum, each)) for same, each in times.items()]
-    total = ("in all", *[""] * 4, _size(program.sent))
-    return [*(rows or [("none", *[""] * 5)]), total]
-
-
-def _row(collective: Collective, times: int | None) -> tuple[str, ...]:
-    """Return the cells of a collective that runs `times` times."""
-    groups, permutes = collective.groups, collective.kind == "collective-permute"
-    count = "unknown" if times is None else f"{times:,}"
-    return (
-        collective.kind,
-        "unnamed" if collective.axes is None else ", ".join(collective.axes),
-        f"{len(groups)} pairs" if permutes else f"{len(groups)} x {len(groups[0])}",
-        f"up to {count}" if collective.conditional else count,
-        _size(collective.bytes),
-        _size(_if_known(math.prod, (collective.sent, times))),
-    )
+    for c, each in times.items():
+        total = _if_known(sum, each)
+        axes = "unnamed" if c.axes is None else ", ".join(c.axes)
+        pairs = c.kind == "collective-permute"
+        members = "pairs" if pairs else f"x {len(c.groups[0])}"
+        devices = f"{len(c.groups)} {members}"
+        count = "unknown" if total is None else f"{total:,}"
+        count = f"up to {count}" if c.conditional else count
+        sent = _if_known(math.prod, (c.sent, total))
+        rows.append((c.kind, axes, devices, count, _size(c.bytes), _size(sent)))
+    rows = rows or [("none", *[""] * 5)]
+    return [COLUMNS, *rows, ("in all", *[""] * 4, _size(program.sent))]
 
 
 def _memory(program: Program) -> str:
@@ -473,22 +405,17 @@ def _size(count: float | None) -> str:
     return f"{count:,} B{unit}"
 
 
-def _aligned(cells: tuple[str, ...], numbers: bool) -> list[str]:
-    """Pad the cells of a column: words to the left, numbers to the right."""
-    width = max(map(len, cells))
-    return [cell.rjust(width) if numbers else cell.ljust(width) for cell in cells]
-
-
 def _html_row(cells: tuple[str, ...]) -> str:
     """Return a row of the table: words to the left, numbers to the right."""
     tags = ['th scope="row"', *["td"] * 5]
     tags = ['th scope="col"'] * 6 if cells == COLUMNS else tags
-    whole = "; white-space: nowrap"  # numbers may break before their larger unit
-    styles = [*["left" + whole] * 3, "right" + whole, "right", "right"]
-    texts = [html.escape(cell).replace(" B", "&nbsp;B") for cell in cells]
-    parts = zip(tags, styles, texts, strict=True)
-    row = [f'<{t} style="text-align: {s}">{text}</{t[:2]}>' for t, s, text in parts]
-    return f"<tr>{''.join(row)}</tr>"
+    sides = [*["left"] * 3, *["right"] * 3]
+    row = "<tr>"
+    for tag, side, cell in zip(tags, sides, cells, strict=True):
+        # a number may break before its larger unit, and nothing breaks elsewhere
+        text = html.escape(cell).replace(" ", "&nbsp;").replace("&nbsp;(", " (")
+        row += f'<{tag} style="text-align: {side}">{text}</{tag[:2]}>'
+    return row + "</tr>"
 
 
 def main():
