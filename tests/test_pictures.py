@@ -84,12 +84,8 @@ def area(polygon):
 
 
 def fronts(group):
-    """The strips of a block, without the sides that a slab shows."""
-    shapes = group.findall(f"{SVG}polygon")
-    sides = {i - 1 for i, s in enumerate(shapes) if s.get("fill-opacity")}
-    return [
-        s for i, s in enumerate(shapes) if i not in sides and not s.get("fill-opacity")
-    ]
+    """The strips of a block."""
+    return group.findall(f"{SVG}polygon")
 
 
 def outline(group):
@@ -234,16 +230,20 @@ def test_unequal_blocks_keep_their_proportions():
     np.testing.assert_allclose(ends[:-1], frames[1:, 0], atol=0.01)
 
 
-@pytest.mark.parametrize(
-    ("spec", "sides"), [(jax.P("x", "y", "z"), 8), (jax.P("x"), 10), (jax.P(), 9)]
-)
-def test_a_slab_has_a_top_and_a_right_side(spec, sides):
-    """In the colours of the blocks and strips that lie there."""
-    root = parse(draw(struct((8, 16, 16), make_mesh((2, 2, 2)), spec)))
-    shaded = [p for p in root.iter(f"{SVG}polygon") if p.get("fill-opacity")]
-    assert [len(points(side)) for side in shaded] == [4] * sides
-    for side in shaded:
-        np.testing.assert_allclose(points(side)[3] - points(side)[0], [9, -9], atol=0.1)
+def test_a_slab_has_a_bottom_and_a_right_side():
+    """Nine pixels deep, one shape for both, along the edges of all its blocks."""
+    picture = draw(struct((8, 16, 16), make_mesh((2, 2, 2)), jax.P("x", "y", "z")))
+    root = parse(picture)
+    sides = [points(p) for p in root.findall(f"{SVG}polygon") if p.get("fill-opacity")]
+    spots = {p[0]: [] for *_, p in blocks(picture)}
+    for group, _, pairs in blocks(picture):
+        spots[pairs[0]].append(outline(group))
+    for side, frames in zip(sides, map(np.array, spots.values()), strict=True):
+        left, top = frames[:, :2].min(axis=0)
+        right, bottom = (frames[:, :2] + frames[:, 2:]).max(axis=0)
+        edge = np.array([(left, bottom), (right, bottom), (right, top)])
+        np.testing.assert_allclose(side, [*edge, *edge[::-1] + 9], atol=0.1)
+    assert not list(parse(draw(jnp.zeros((4, 4)))).findall(f"{SVG}polygon"))
 
 
 def test_the_numbers_at_the_edges_are_the_cuts():

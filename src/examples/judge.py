@@ -23,20 +23,19 @@ import html
 import itertools
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding
 
-BUDGETS = ("counts", "sent", "temporaries", "outputs")
 FRAME = "border-left: .25rem solid currentColor; padding-left: 1rem"
 BESIDE = "display: flex; flex-wrap: wrap; gap: 1rem 2rem"
 
 Layout = Mapping[int, tuple[slice, ...]]
+BUDGETS = ("counts", "sent", "temporaries", "outputs")
 
 
 # ------------------------------------------------------------------ what is said
@@ -103,28 +102,19 @@ def _figure(title: str, picture) -> str:
     )
 
 
-class Refused(Exception):
-    """Why an answer cannot be judged at all, as a sentence."""
+class Refused(ValueError):
+    """Why something cannot be judged at all, as a sentence."""
 
 
 def _called(answer) -> str:
-    """Name an object in words."""
-    if answer is ...:
-        return "three dots, unchanged"
-    if isinstance(answer, np.ndarray | np.generic):
-        return "NumPy, not a jax.Array"
-    if isinstance(answer, jax.Array):
-        return "an array"
-    if answer is None or isinstance(answer, str | bool | int | float | complex):
-        return repr(answer)
-    kind = "jax.P" if isinstance(answer, jax.P) else type(answer).__name__
-    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
+    """Show an answer in a line, as Python prints it."""
+    shown = textwrap.shorten(repr(answer), 400)
+    return "three dots, unchanged" if answer is ... else shown
 
 
 def _error(error: Exception) -> str:
     """Return the kind of an error and the first line of what it says."""
-    line = next(iter(str(error).splitlines()), "").rstrip(".")
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 # ------------------------------------------------------- what each device holds
@@ -134,17 +124,13 @@ def layout(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, tuple[slice,
     """Return the part of an array of this shape that each device holds.
 
     Two shardings do the same to the array if their layouts are equal, whatever their
-    meshes, axis names and specs. A sum still pending (`unreduced`) does not show.
+    meshes, axis names and specs.
     """
-    if _unreduced(sharding):
-        # JAX 0.9 has no `partitions`, and from 0.12 on an unreduced spec needs it
-        partitions = getattr(sharding.spec, "partitions", sharding.spec)
-        sharding = jax.NamedSharding(sharding.mesh, jax.P(*partitions))
     return {
         device.id: tuple(
-            slice(*part.indices(n)[:2]) for part, n in zip(parts, shape, strict=True)
+            slice(*part.indices(n)[:2]) for part, n in zip(box, shape, strict=True)
         )
-        for device, parts in sharding.devices_indices_map(shape).items()
+        for device, box in sharding.devices_indices_map(shape).items()
     }
 
 
@@ -155,99 +141,63 @@ def parse(picture: str, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
     block; an array with one axis has one row. ValueError if that is no layout.
     """
     rows = [row.split() for row in picture.split("/")]
-    grid = _grid(rows, shape, picture)
+    grid = (len(rows), len(rows[0]))
+    if len(shape) == len(rows) == 1:
+        grid = grid[1:]
+    regular = all(rows) and len(set(map(len, rows))) == 1 and len(grid) == len(shape)
+    if not regular or any(n % parts for n, parts in zip(shape, grid, strict=True)):
+        raise ValueError(f"{picture!r} does not cut the shape {shape} in equal blocks")
     found = {}
     for place, cell in zip(np.ndindex(*grid), itertools.chain(*rows), strict=True):
+        box = tuple(
+            slice(i * n // parts, (i + 1) * n // parts)
+            for i, n, parts in zip(place, shape, grid, strict=True)
+        )
         for word in cell.split(","):
             if not word.isdigit() or int(word) in found:
                 raise ValueError(f"{picture!r}: {word!r} is no device, or one too many")
-            found[int(word)] = tuple(
-                slice(i * n // parts, (i + 1) * n // parts)
-                for i, n, parts in zip(place, shape, grid, strict=True)
-            )
+            found[int(word)] = box
     return found
 
 
-def _grid(rows, shape, picture: str) -> tuple[int, ...]:
-    """Return into how many blocks a picture cuts each axis, if it can."""
-    grid = (len(rows), len(rows[0]))
-    if not rows[0] or {len(row) for row in rows} != {grid[1]}:
-        raise ValueError(f"{picture!r}: give each row as many blocks as the first")
-    if len(shape) == len(rows) == 1:
-        grid = grid[1:]
-    if len(grid) != len(shape):
-        raise ValueError(
-            f"{picture!r} is no picture of the shape {shape}: give one row for one "
-            "axis, rows and columns for two, and a sharding instead for more"
-        )
-    if any(n % parts for n, parts in zip(shape, grid, strict=True)):
-        raise ValueError(f"{picture!r} does not divide the shape {shape}")
-    return grid
-
-
 def notation(boxes: Layout) -> str:
-    """Write the layout of an array with one or two axes as `parse` reads it."""
+    """Write a layout as `parse` reads it, or a row for each cut of all but one axis."""
     rows: dict = {}
-    for device, box in sorted(
-        boxes.items(), key=lambda item: (_ends(item[1]), item[0])
-    ):
-        starts = _ends(box)
-        rows.setdefault(starts[:-1], {}).setdefault(starts, []).append(str(device))
+    for device, box in sorted(boxes.items(), key=lambda item: item[::-1]):
+        rows.setdefault(box[:-1], {}).setdefault(box, []).append(str(device))
     return " / ".join(" ".join(map(",".join, row.values())) for row in rows.values())
 
 
-def _ends(box) -> tuple:
-    return tuple((part.start, part.stop) for part in box)
-
-
-def _unreduced(sharding) -> frozenset:
-    return frozenset(getattr(getattr(sharding, "spec", None), "unreduced", ()))
-
-
-def _find(answer, shape: tuple[int, ...]) -> Sharding:
-    """Return the sharding that `answer` is or has; a spec takes the mesh in context."""
-    if isinstance(answer, jax.P):
-        return _over_the_mesh(answer)
-    if isinstance(answer, tuple | list):
-        raise Refused(f"{answer} is a {type(answer).__name__}; write jax.P(...)")
-    sharding = (
-        answer if isinstance(answer, Sharding) else getattr(answer, "sharding", None)
-    )
-    if not isinstance(sharding, Sharding):
-        raise Refused(f"the answer is {_called(answer)}; a sharding is wanted")
-    if getattr(answer, "shape", shape) != shape:
-        raise Refused(f"the array has the shape {answer.shape}, wanted is {shape}")
-    return sharding
-
-
-def _over_the_mesh(spec: jax.P) -> Sharding:
-    mesh = jax.sharding.get_mesh()
-    if mesh.empty:
-        raise Refused("a spec alone names no mesh: call jax.set_mesh(mesh) first")
-    return jax.NamedSharding(mesh, spec)
-
-
-def _resolve(answer, shape: tuple[int, ...]) -> tuple[dict, frozenset]:
-    """Return the layout of an answer, and the axes over which it is unreduced."""
+def _resolve(answer, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
+    """Return the layout that an answer gives to an array of this shape."""
     try:
-        sharding = _find(answer, shape)
-        spec = getattr(sharding, "spec", ())
+        sharding = _find(answer)
+        if getattr(answer, "shape", shape) != shape:
+            raise Refused(f"the array has the shape {answer.shape}, wanted is {shape}")
+        spec = getattr(sharding, "spec", jax.P())
         if len(spec) > len(shape):
             raise Refused(f"{spec} is for {len(spec)} axes, the array has {len(shape)}")
-        return layout(sharding, shape), _unreduced(sharding)
+        if spec.unreduced:
+            axes = ", ".join(sorted(spec.unreduced))
+            raise Refused(f"its sums are pending (unreduced) over {axes}")
+        return layout(sharding, shape)
     except Refused:
         raise
     except Exception as error:
         raise Refused(f"JAX refuses this sharding: {_error(error)}") from error
 
 
-def _target(target, shape: tuple[int, ...]) -> tuple[dict, frozenset]:
-    if isinstance(target, str):
-        return parse(target, shape), frozenset()
-    try:
-        return _resolve(target, shape)
-    except Refused as refusal:
-        raise ValueError(f"the target is no sharding: {refusal}") from refusal
+def _find(answer) -> Sharding:
+    """Return the sharding that `answer` is or has; a spec takes the mesh in context."""
+    if isinstance(answer, jax.P):
+        mesh = jax.sharding.get_mesh()
+        if mesh.empty:
+            raise Refused("a spec alone names no mesh: call jax.set_mesh(mesh) first")
+        return jax.NamedSharding(mesh, answer)
+    sharding = getattr(answer, "sharding", answer)
+    if not isinstance(sharding, Sharding):
+        raise Refused(f"the answer is {_called(answer)}; a sharding is wanted")
+    return sharding
 
 
 # ----------------------------------------------- what is wrong with a sharding
@@ -257,86 +207,52 @@ def differences(mine: Layout, wanted: Layout, shape: tuple[int, ...]) -> list[st
     """Say in words how the layout `mine` differs from `wanted`; [] if it does not."""
     if mine == wanted:
         return []
-    likely = (
-        _other_devices(mine, wanted),
-        _replicated(mine, wanted, shape),
-        _transposed(mine, wanted, shape),
-        _reordered(mine, wanted, shape),
-        _other_blocks(mine, wanted),
-    )
-    found = [reason for reason in likely if reason]
-    return [*found[:1], _first_difference(mine, wanted, shape)]
+    device = min(d for d in mine.keys() | wanted.keys() if mine.get(d) != wanted.get(d))
+    has, wants = (_in_words(boxes.get(device), shape) for boxes in (mine, wanted))
+    example = f"device {device} holds {has}, the target wants {wants}"
+    return [_other_devices(mine, wanted) or _other_blocks(mine, wanted), example]
 
 
-def _other_devices(mine, wanted):
+def _other_devices(mine: Layout, wanted: Layout) -> str | None:
     if mine.keys() == wanted.keys():
         return None
     used, target = (", ".join(map(str, sorted(boxes))) for boxes in (mine, wanted))
-    if len(mine) == 1:
-        return f"only device {used} holds the array"
     if mine.keys() < wanted.keys():
         return f"it uses {len(mine)} of the {len(wanted)} devices: {used}"
     return f"it uses the devices {used}; the target uses {target}"
 
 
-def _replicated(mine, wanted, shape):
-    whole = {tuple(slice(0, n) for n in shape)}
-    if set(mine.values()) == whole and len(mine) > 1:
+def _other_blocks(mine: Layout, wanted: Layout) -> str:
+    """Say what kind of mistake it is when the same devices hold other parts."""
+    (cut, places), (target, wanted_places) = _places(mine), _places(wanted)
+    swapped = {device: place[::-1] for device, place in places.items()}
+    if math.prod(cut) == 1:
         return "every device holds the whole array (replicated)"
-    if set(wanted.values()) == whole:
+    if math.prod(target) == 1:
         return "the target is replicated: no device holds only a part"
-    return None
-
-
-def _transposed(mine, wanted, shape):
-    swapped = {device: box[::-1] for device, box in _fractions(mine, shape).items()}
-    if len(shape) == 2 and swapped == _fractions(wanted, shape):
+    if len(cut) == 2 and swapped == wanted_places:
         return "rows and columns are swapped: this is the transposed sharding"
-    return None
-
-
-def _fractions(boxes, shape) -> dict:
-    return {
-        device: [
-            (Fraction(p.start, n), Fraction(p.stop, n))
-            for p, n in zip(box, shape, strict=True)
-        ]
-        for device, box in boxes.items()
-    }
-
-
-def _reordered(mine, wanted, shape):
-    blocks = [sorted(map(_ends, boxes.values())) for boxes in (mine, wanted)]
-    if mine.keys() != wanted.keys() or blocks[0] != blocks[1]:
-        return None
-    if len(shape) > 2:
-        return "the devices are in another order"
-    order = f"{notation(mine)} instead of {notation(wanted)}"
-    return f"the devices are in another order: {order}"
-
-
-def _other_blocks(mine, wanted):
-    grids = [
-        [len(set(map(repr, parts))) for parts in zip(*boxes.values(), strict=True)]
-        for boxes in (mine, wanted)
-    ]
-    cut, target = (" x ".join(map(str, grid)) for grid in grids)
     if cut == target:
-        return None
+        order = f"{notation(mine)} instead of {notation(wanted)}"
+        return f"the devices are in another order: {order}"
+    cut, target = (" x ".join(map(str, grid)) for grid in (cut, target))
     return f"the array is cut into blocks {cut}, in the target {target}"
 
 
-def _first_difference(mine, wanted, shape) -> str:
-    device = min(d for d in mine.keys() | wanted.keys() if mine.get(d) != wanted.get(d))
-    has, wants = (_in_words(boxes.get(device), shape) for boxes in (mine, wanted))
-    return f"device {device} holds {has}, the target wants {wants}"
+def _places(boxes: Layout) -> tuple[list[int], dict[int, tuple[int, ...]]]:
+    """Return into how many blocks each axis is cut, and which one each device has."""
+    axes = [sorted(set(parts)) for parts in zip(*boxes.values(), strict=True)]
+    places = {
+        device: tuple(map(list.index, axes, box)) for device, box in boxes.items()
+    }
+    return [len(parts) for parts in axes], places
 
 
-def _in_words(box, shape) -> str:
+def _in_words(box: tuple[slice, ...] | None, shape: tuple[int, ...]) -> str:
     """Say in words which part of an array a box is."""
     if box is None:
         return "nothing"
-    if _ends(box) == tuple((0, n) for n in shape):
+    if box == tuple(slice(0, n) for n in shape):
         return "the whole array"
     if len(shape) > 2:
         return "[" + ", ".join(f"{part.start}:{part.stop}" for part in box) + "]"
@@ -353,133 +269,118 @@ def _in_words(box, shape) -> str:
 # -------------------------------------------------- what is wrong with a value
 
 
-def _by_path(tree) -> dict[str, object]:
+def _leaves(tree) -> dict[str, object]:
     """Return the leaves of a tree by their paths; lists and tuples are the same."""
     try:
         leaves = jax.tree.leaves_with_path(tree, is_leaf=lambda leaf: leaf is None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError):  # keys that cannot be sorted
         return {"": tree}
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def _pairs(mine: dict, wanted: dict) -> Iterator[tuple[str, object, object]]:
-    """Yield path, mine, wanted for each leaf; Refused if the trees differ."""
+def _wrong(name: str, answer, expected, inputs=()) -> list[str]:
+    """Say which leaves of an answer, computed from `inputs`, are not as expected."""
+    mine, wanted = _leaves(answer), _leaves(expected)
     if len(mine) != len(wanted):
-        given = f"the number of values is {len(mine)}"
-        raise Refused(f"{given}, wanted is {len(wanted)}")
-    strange = [path for path in mine if path not in wanted]
-    if strange:
-        raise Refused(f"there is a value {strange[0] or 'alone'} that is not wanted")
-    yield from ((path, mine[path], leaf) for path, leaf in wanted.items())
-
-
-def _matched(outputs, sharding) -> list[tuple]:
-    """Pair each output with the sharding that it must have, if it must have one."""
-    arrays, targets = _by_path(outputs), _by_path(sharding)
-    if not targets.keys() <= {"", *arrays}:
-        raise ValueError(f"sharding is for {[*targets]}, the outputs are {[*arrays]}")
-    wanted = {path: targets.get(path, targets.get("")) for path in arrays}
+        return [f"the number of values is {len(mine)}, wanted is {len(wanted)}"]
+    if strange := mine.keys() - wanted.keys():
+        return [f"there is a value {min(strange) or 'alone'} that is not wanted"]
+    reasons = {
+        path: compare(mine[path], leaf, _tolerance(leaf, *inputs))
+        for path, leaf in wanted.items()
+    }
     return [
-        (arrays[path], target) for path, target in wanted.items() if target is not None
+        f"the {name}{path and ' at '}{path} {reason}"
+        for path, reason in reasons.items()
+        if reason
     ]
 
 
 def _tolerance(*values) -> float:
-    """Return the relative tolerance for the coarsest dtype; 0 if all are exact."""
-    dtypes = [jnp.result_type(value) for value in values]
-    steps = [jnp.finfo(d).eps for d in dtypes if jnp.issubdtype(d, np.inexact)]
-    coarsest = max(map(float, steps), default=0.0) ** (2 / 3)
-    accelerated = steps and jax.default_backend() != "cpu"
-    return max(coarsest, 1e-2) if accelerated else coarsest  # products round coarsely
+    """Return the relative tolerance of the coarsest type; 0 if all are exact."""
+    types = [jnp.result_type(value) for value in values if _is_number(value)]
+    steps = [float(jnp.finfo(t).eps) for t in types if jnp.issubdtype(t, np.inexact)]
+    if steps and jax.default_backend() != "cpu":
+        steps.append(1e-3)  # accelerators may multiply in fewer bits
+    return max(steps, default=0.0) ** (2 / 3)
 
 
-def _host(array) -> np.ndarray:
-    """Fetch an array; NumPy compares no random keys, and no small floats well."""
-    if isinstance(array, jax.Array) and jnp.issubdtype(
-        array.dtype, jax.dtypes.prng_key
-    ):
-        array = jax.random.key_data(array)
-    array = np.asarray(array)
-    if jnp.issubdtype(array.dtype, np.complexfloating):
-        return array.astype(np.complex128)
-    return array.astype(float) if jnp.issubdtype(array.dtype, np.floating) else array
-
-
-def _close(mine, wanted, tolerance: float) -> np.ndarray:
-    """Say where arrays agree, within a fraction of the largest wanted value."""
-    if not tolerance:
-        return np.asarray(mine == wanted)
-    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
-    return np.isclose(mine, wanted, tolerance, tolerance * largest, equal_nan=True)
-
-
-def _times(mine, wanted, tolerance: float):
-    """Return by what number all of `wanted` is multiplied in `mine`, if by one."""
-    square = np.vdot(wanted, wanted)
-    factor = np.vdot(wanted, mine) / square if square else 0
-    many = abs(factor) > 1e-6 and mine.size > 1
-    return factor if many and _close(mine, factor * wanted, tolerance).all() else None
+def _is_number(value) -> bool:
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return any(jnp.issubdtype(value.dtype, kind) for kind in (np.number, np.bool))
+    return isinstance(value, int | float | complex) and not isinstance(value, bool)
 
 
 @np.errstate(all="ignore")
 def compare(mine, wanted, tolerance: float) -> str | None:
-    """Say in words how an array differs from the wanted one; None if it does not."""
-    mine, wanted = _host(mine), _host(wanted)
+    """Say in words how a value differs from the wanted one; None if it does not.
+
+    A wanted number or word is not given away, an element of an array is.
+    """
+    if not (_is_number(mine) and _is_number(wanted)):
+        return _other_kind(mine, wanted)
+    mine, wanted = _widened(mine), _widened(wanted)
     if mine.shape != wanted.shape:
         return f"has the shape {mine.shape}, wanted is {wanted.shape}"
     right = _close(mine, wanted, tolerance)
     if right.all():
         return None
-    if mine.shape == mine.T.shape and _close(mine.T, wanted, tolerance).all():
-        return "is transposed"
-    factor = _times(mine, wanted, max(tolerance, 1e-9))
-    if factor is not None:
-        return f"is {factor:.6g} times the right one"
-    where = tuple(map(int, np.argwhere(~right)[0]))
-    at = f"at {list(where)} " if where else ""
-    many = f"; {np.sum(~right)} of {right.size} elements are wrong" if where else ""
-    return f"{at}is {_digits(mine[where])}, wanted is {_digits(wanted[where])}{many}"
+    if right.shape:
+        return _other_array(mine, wanted, tolerance)
+    return f"is {_digits(mine[()])}, which is {_off(mine[()], wanted[()])}"
 
 
-def _digits(number) -> str:
-    return f"{number:.6g}" if isinstance(number, np.inexact) else str(number)
-
-
-def _is_number(value) -> bool:
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        kinds = (np.number, np.bool, jax.dtypes.prng_key)
-        return any(jnp.issubdtype(value.dtype, kind) for kind in kinds)
-    return isinstance(value, int | float | complex) and not isinstance(value, bool)
-
-
-@np.errstate(all="ignore")
-def _hint(mine, wanted, tolerance: float) -> str | None:
-    """Say what is wrong with one entry of an answer, without giving it away."""
-    if not _is_number(wanted):
-        several = getattr(mine, "shape", ())
-        right = not several and _plain(mine) == _plain(wanted)
-        return None if right else f"is {_called(mine)}, which is not right"
-    if not _is_number(mine):
+def _other_kind(mine, wanted) -> str | None:
+    if _is_number(wanted):
         return f"is {_called(mine)}; a number is wanted"
-    if np.shape(mine) or np.shape(wanted):
-        return compare(mine, wanted, tolerance)
-    mine, wanted = _host(mine)[()], _host(wanted)[()]
-    if _close(mine, np.asarray(wanted), tolerance).all():
-        return None
-    return f"is {_digits(mine)}, which is {_off(mine, wanted)}"
+    alike = getattr(mine, "shape", ()) == getattr(wanted, "shape", ())
+    right = alike and np.all(_plain(mine) == _plain(wanted))
+    return None if right else f"is {_called(mine)}, which is not right"
 
 
 def _plain(value):
     return " ".join(value.split()).casefold() if isinstance(value, str) else value
 
 
+def _widened(array) -> np.ndarray:
+    """Fetch an array in a type in which NumPy compares well."""
+    array = np.asarray(array)
+    if jnp.issubdtype(array.dtype, np.inexact):
+        return array.astype(np.promote_types(array.dtype, float))
+    return array
+
+
+def _close(mine, wanted, tolerance: float) -> np.ndarray:
+    """Say where arrays agree, within a fraction of the largest wanted value."""
+    if not tolerance:
+        return mine == wanted
+    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
+    return np.isclose(mine, wanted, tolerance, tolerance * largest, equal_nan=True)
+
+
+def _other_array(mine, wanted, tolerance: float) -> str:
+    if mine.shape == mine.T.shape and _close(mine.T, wanted, tolerance).all():
+        return "is transposed"
+    factor = np.vdot(wanted, mine) / np.vdot(wanted, wanted)
+    multiple = _close(mine, factor * wanted, max(tolerance, 1e-9)).all()
+    if multiple and mine.size > 1 and abs(factor) > 1e-6:
+        return f"is {factor:.6g} times the right one"
+    wrong = np.argwhere(~_close(mine, wanted, tolerance))
+    where = tuple(map(int, wrong[0]))
+    found = f"is {_digits(mine[where])}, wanted is {_digits(wanted[where])}"
+    return f"at {list(where)} {found}; {len(wrong)} of {mine.size} elements are wrong"
+
+
+def _digits(number) -> str:
+    return f"{number:.6g}" if isinstance(number, np.inexact) else str(number)
+
+
 def _off(mine, wanted) -> str:
-    if np.iscomplexobj(mine) or np.iscomplexobj(wanted):
+    if np.iscomplexobj([mine, wanted]):
         return "not right"
-    small, large = sorted((abs(float(mine)), abs(float(wanted))))
-    ratio = large / small if small and mine * wanted > 0 else math.nan
     direction = "large" if mine > wanted else "small"
-    if ratio > 1.5 and math.isclose(ratio, round(ratio), rel_tol=1e-6):
+    ratio = max(mine / wanted, wanted / mine)
+    if 1.5 < ratio < math.inf and math.isclose(ratio, round(ratio), rel_tol=1e-6):
         return f"{round(ratio)} times too {direction}"
     return f"too {direction}"
 
@@ -487,96 +388,64 @@ def _off(mine, wanted) -> str:
 # ------------------------------------------------ what is wrong with a program
 
 
+def _fetched(arg):
+    """Return an argument as the reference gets it: arrays of numbers in NumPy."""
+    return np.asarray(arg) if isinstance(arg, jax.Array) and _is_number(arg) else arg
+
+
 def _run(answer, args: tuple):
     """Return what the compiled answer returns; Refused in words if it cannot run."""
     if not callable(answer):
         called = _called(answer)
         raise Refused(f"the answer is {called}; the function itself is wanted")
+
+    @jax.jit
+    def compiled(*args):
+        return _arrays(answer(*args))
+
     try:
-        return jax.jit(_watched(answer))(*args)
+        outputs = compiled(*args)
     except Refused:
         raise
-    except jax.errors.TracerArrayConversionError as error:
-        raise Refused("the function calls NumPy on its arguments: use jnp") from error
     except Exception as error:
         raise Refused(f"your function raised {_error(error)}") from error
+    for array in jax.tree.leaves(outputs):
+        _resolve(array, array.shape)  # a pending sum cannot be fetched
+    return outputs
 
 
-def _watched(answer: Callable) -> Callable:
-    """Return `answer`, but Refused when it returns anything else than arrays."""
-
-    def watched(*args):
-        result = answer(*args)
-        for leaf in _by_path(result).values():
-            if not isinstance(leaf, jax.Array):
-                called = _called(leaf)
-                raise Refused(f"the function returned {called}; return a jax.Array")
-        return result
-
-    return watched
-
-
-def _fetched(arg):
-    key = jnp.issubdtype(getattr(arg, "dtype", bool), jax.dtypes.prng_key)
-    return np.asarray(arg) if isinstance(arg, jax.Array) and not key else arg
+def _arrays(outputs):
+    """Return the outputs themselves; Refused if one of them is no array."""
+    for leaf in _leaves(outputs).values():
+        if not isinstance(leaf, jax.Array):
+            called = _called(leaf)
+            raise Refused(f"the function returned {called}; return a jax.Array")
+    return outputs
 
 
 def _spoken(counts: Mapping) -> str:
     """Say how many collectives of which kinds there are."""
-    words = [
-        f"{'unknown numbers of' if n is None else n} {kind}{'s' * (n != 1)}"
-        for kind, n in counts.items()
-    ]
-    return " and ".join(words) or "no collective"
+    words = [f"{n or 'unknown'} {kind}{'s' * (n != 1)}" for kind, n in counts.items()]
+    return " and ".join(words)
 
 
-def _cost(program) -> str:
-    """Say what a measured program sends."""
-    counts = program.counts
-    if not counts:
-        return "there is no collective"
-    verb = "sends" if list(counts.values()) == [1] else "send"
-    amount = "an unknown number of" if math.isnan(program.sent) else program.sent
-    return f"{_spoken(counts)} {verb} {amount} bytes a device"
-
-
-def _over_counts(program, budget) -> str | None:
-    counts = program.counts
-    total = math.inf if None in counts.values() else sum(counts.values())
-    exact = isinstance(budget, Mapping)
-    if counts == budget if exact else total <= budget:
-        return None
-    limit = f"exactly {_spoken(budget)}" if exact and budget else f"{budget or 0}"
-    return f"{_cost(program)}; the budget is {limit}"
-
-
-def _over_bytes(program, name: str, budget: int) -> str | None:
-    used = getattr(program, name)
-    if used <= budget:
-        return None
-    verb = "a device sends" if name == "sent" else f"{name} take"
-    number = "an unknown number of" if math.isnan(used) else used
-    return f"{verb} {number} bytes, the budget allows {budget}"
-
-
-def _over(program, budget: Mapping) -> list[str]:
-    """Say in which ways a measured program exceeds its budget."""
-    reasons = [
-        _over_counts(program, limit)
-        if name == "counts"
-        else _over_bytes(program, name, limit)
-        for name, limit in budget.items()
-    ]
-    return [reason for reason in reasons if reason]
-
-
-def _used(program, budget: Mapping) -> list[str]:
-    """Say how much of each budget of bytes a measured program uses."""
-    return [
-        f"{name}: {getattr(program, name)} of {limit} bytes"
-        for name, limit in budget.items()
-        if name != "counts"
-    ]
+def _bill(program, budget: dict) -> tuple[list[str], list[str]]:
+    """Say by what a measured program exceeds its budget, and what it uses of it."""
+    verb = "sends" if list(program.counts.values()) == [1] else "send"
+    cost = f"{_spoken(program.counts)} {verb} {program.sent} bytes a device"
+    facts = [cost if program.counts else "there is no collective"]
+    reasons = []
+    for name, limit in budget.items():
+        used = getattr(program, name)
+        verb = "a device sends" if name == "sent" else f"{name} take"
+        if name != "counts":
+            facts.append(f"{name}: {used} of {limit} bytes")
+            over = f"{verb} {used} bytes, the budget allows {limit}"
+            reasons += [over] * (not used <= limit)
+        elif used != limit:
+            allowed = f"exactly {_spoken(limit)}" if limit else 0
+            reasons.append(f"{facts[0]}; the budget is {allowed}")
+    return reasons, facts
 
 
 # ------------------------------------------------------------------- the judge
@@ -600,17 +469,15 @@ class Judge:
         if the target is none.
         """
         shape = tuple(shape)
-        wanted, pending = _target(target, shape)
+        known = parse if isinstance(target, str) else _resolve
+        wanted = known(target, shape)
         pictures = [("The target", self._picture(wanted, shape))]
         try:
-            mine, unreduced = _resolve(answer, shape)
+            mine = _resolve(answer, shape)
+            reasons = differences(mine, wanted, shape)
+            pictures.append(("Your answer", self._picture(mine, shape)))
         except Refused as refusal:
-            return Verdict((str(refusal),), (), tuple(pictures))
-        pictures.append(("Your answer", self._picture(mine, shape)))
-        reasons = differences(mine, wanted, shape)
-        if unreduced != pending:
-            axes = ", ".join(sorted(unreduced)) or "no axis"
-            reasons.append(f"its sums are pending (unreduced) over {axes}")
+            reasons = [str(refusal)]
         return Verdict(tuple(reasons), (), tuple(pictures))
 
     def value(self, answer, expected) -> Verdict:
@@ -621,87 +488,59 @@ class Judge:
         """
         if isinstance(expected, tuple | list) and hasattr(answer, "tolist"):
             answer = answer.tolist()
-        try:
-            pairs = list(_pairs(_by_path(answer), _by_path(expected)))
-        except Refused as refusal:
-            return Verdict((str(refusal),))
-        reasons = []
-        for path, mine, wanted in pairs:
-            tolerance = _tolerance(wanted) if _is_number(wanted) else 0
-            hint = _hint(mine, wanted, tolerance)
-            reasons += [f"the answer{' at ' * bool(path)}{path} {hint}"] * bool(hint)
-        return Verdict(tuple(reasons))
-
-    def array(self, answer, expected, sharding=None) -> Verdict:
-        """Judge the values of a `jax.Array` and, if one is wanted, its sharding."""
-        if not isinstance(answer, jax.Array):
-            return Verdict((f"the answer is {_called(answer)}; return a jax.Array",))
-        found = compare(answer, expected, _tolerance(expected))
-        if found:
-            return Verdict((f"the value {found}",))
-        if sharding is None:
-            return Verdict((), ("the value is right",))
-        return self.sharding(answer, sharding, answer.shape)
+        return Verdict(tuple(_wrong("answer", answer, expected)))
 
     def program(self, answer, reference, *args, sharding=None, **budget) -> Verdict:
         """Judge a function by its value on `args`, its output sharding and its cost.
 
         reference: a function that gets the arguments in NumPy and returns what is
         wanted; sharding: the target for the output, or a tree of targets for many.
-        Budgets: counts, an exact dict such as `{"all-reduce": 1}` or the largest total
-        number; sent, temporaries, outputs, the largest number of bytes on a device.
-        ValueError if a budget is unknown, or set without `measure`.
+        Budgets: counts, the collectives, exactly, such as `{"all-reduce": 1}`; sent,
+        temporaries, outputs, the largest number of bytes on a device. ValueError if a
+        budget has another name, or is set without `measure`.
         """
         self._check(budget)
         expected = reference(*jax.tree.map(_fetched, args))
         try:
             outputs = _run(answer, args)
-            pairs = list(_pairs(_by_path(outputs), _by_path(expected)))
         except Refused as refusal:
             return Verdict((str(refusal),))
-        reasons = []
-        for path, mine, wanted in pairs:
-            floats = [leaf for leaf in jax.tree.leaves(args) if _is_number(leaf)]
-            found = compare(mine, wanted, _tolerance(wanted, *floats))
-            reasons += [f"the value{path} {found}"] * bool(found)
-        if reasons:
-            return Verdict(tuple(reasons))
-        return self._affordable(answer, args, outputs, sharding, budget)
-
-    def _affordable(self, answer, args, outputs, sharding, budget) -> Verdict:
-        """Judge the output sharding and the cost of a program whose value is right."""
-        reasons, pictures = [], ()
-        for mine, target in _matched(outputs, sharding):
-            verdict = self.sharding(mine, target, mine.shape)
-            pictures = pictures if reasons else verdict.pictures
-            reasons += verdict.reasons
-        facts = ("the value is right",)
+        wrong = _wrong("value", outputs, expected, jax.tree.leaves(args))
+        if wrong:
+            return Verdict(tuple(wrong))
+        reasons, pictures = self._placed(outputs, expected, sharding)
+        facts = []
         if budget:
-            program = self.measure(answer, *args)
-            reasons += _over(program, budget)
-            facts += (_cost(program), *_used(program, budget))
+            over, facts = _bill(self.measure(answer, *args), budget)
+            reasons += over
         if reasons:
-            reasons[0] = f"the value is right, but {reasons[0]}"
-            facts = ()
-        return Verdict(tuple(reasons), facts, tuple(pictures))
+            first = f"the value is right, but {reasons[0]}"
+            return Verdict((first, *reasons[1:]), (), pictures)
+        return Verdict((), ("the value is right", *facts), pictures)
 
     def _check(self, budget: Mapping):
-        unknown = budget.keys() - set(BUDGETS)
-        if unknown:
+        if unknown := budget.keys() - set(BUDGETS):
             raise ValueError(f"no budget is called {min(unknown)}: there are {BUDGETS}")
-        if budget and self.measure is None:
-            raise ValueError(
-                "a budget must be measured: make the judge with "
-                "Judge(draw, measure), measure from communication.py"
-            )
+        if budget and not self.measure:
+            raise ValueError("a budget must be measured: make a Judge(draw, measure)")
+
+    def _placed(self, outputs, expected, sharding) -> tuple[list[str], tuple]:
+        """Say what is wrong with the layouts of outputs, with pictures of the first."""
+        targets = jax.tree.broadcast(
+            sharding, expected, is_leaf=lambda leaf: leaf is None
+        )
+        arrays = _leaves(outputs)
+        verdicts = [
+            self.sharding(arrays[path], target, arrays[path].shape)
+            for path, target in _leaves(targets).items()
+            if target is not None
+        ]
+        verdicts.sort(key=lambda verdict: verdict.passed)
+        reasons = [reason for verdict in verdicts for reason in verdict.reasons]
+        return reasons, verdicts[0].pictures if verdicts else ()
 
     def _picture(self, boxes: Layout, shape: tuple[int, ...]):
-        if self.draw:
-            return self.draw(boxes, shape)
-        if len(shape) in (1, 2):
-            return notation(boxes)
-        each = sorted(boxes.items())
-        return "\n".join(f"device {d}: {_in_words(box, shape)}" for d, box in each)
+        return self.draw(boxes, shape) if self.draw else notation(boxes)
 
 
 def main():

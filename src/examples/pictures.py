@@ -25,7 +25,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 from jax.sharding import Sharding
@@ -34,18 +33,18 @@ COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442")
 COLOURS += ("#0072b2", "#d55e00", "#cc79a7", "#bbbbbb")
 INKS = ("#000", "#000", "#000", "#000", "#fff", "#000", "#000", "#000")
 
-FACE, WIDE, GAP, DEPTH = 256, 288, 16, 9  # of a picture, in CSS pixels
-MOST = 32  # rows, columns and slabs that are drawn; the caption counts the others
+WIDE, GAP, DEPTH = 320, 24, 9  # of a picture, beside a panel, of a slab, in CSS pixels
+MOST = (
+    32  # rows, columns, slabs and copies that are drawn; the caption counts the others
+)
 
 NARROW = "display: inline-block; vertical-align: top; width: 20rem; max-width: 100%"
 SMALL = "font-size: .85em; line-height: 1.4; margin-bottom: .5em"
-UNBROKEN = "display: inline-block"
 
 Box = tuple[tuple[int, int], ...]  # (start, stop) along each axis of the array
 Block = tuple[int, ...]  # its position along each axis, counted in blocks
+Rect = tuple[float, float, float, float]  # left, top, right, bottom
 Point = tuple[float, float]
-Label = tuple[str, list[Point], str]  # words, where, and the ink; "" for a white plate
-Style = tuple[int, bool]  # of labels: their size; one a strip, or one a block
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,34 +74,44 @@ class Picture:
     @functools.cached_property
     def holders(self) -> dict[Block, tuple[int, ...]]:
         """The devices that hold each block."""
-        places = [{cut: i for i, cut in enumerate(cuts)} for cuts in self.cuts]
-        found: dict[Block, tuple[int, ...]] = {}
+        everywhere = [range(len(cuts) - 1) for cuts in self.cuts]
+        found = dict.fromkeys(itertools.product(*everywhere), ())
         for device, box in sorted(self.boxes.items()):
-            spans = [range(p[a], p[b]) for p, (a, b) in zip(places, box, strict=True)]
+            pairs = zip(self.cuts, box, strict=True)
+            spans = [range(cuts.index(a), cuts.index(b)) for cuts, (a, b) in pairs]
             for block in itertools.product(*spans):
-                found[block] = (*found.get(block, ()), device)
+                found[block] += (device,)
         return found
 
+    @property
+    def face(self) -> list[list[int]]:
+        """The cuts between the rows and between the columns that are drawn."""
+        return [cuts[: MOST + 1] for cuts in [[0, 1], [0, 1], *self.cuts][-2:]]
+
+    @functools.cached_property
+    def slabs(self) -> dict[Block, list[list[Block]]]:
+        """For each place on all axes but the last two: the rows of blocks there."""
+        rows, columns = (range(len(cuts) - 1) for cuts in self.face)
+        leads = itertools.product(*(range(len(cuts) - 1) for cuts in self.cuts[:-2]))
+        none = max(0, 2 - len(self.shape))  # axes of the picture that the array lacks
+        return {
+            lead: [[(*lead, i, j)[none:] for j in columns] for i in rows]
+            for lead in itertools.islice(leads, MOST)
+        }
+
     def span(self, block: Block) -> str:
-        """Write the part of the array that `block` is as an index: "[0:8, 4:8]"."""
-        cuts = zip(self.cuts, block, strict=False)
-        return "[" + ", ".join(f"{c[i]}:{c[i + 1]}" for c, i in cuts) + "]"
-
-    def slab(self, lead: Block) -> str:
-        """Write the part of the array that a slab is as an index: "[0:4, ...]"."""
-        return self.span(lead)[:-1] + ", ...]"
-
-    def block(self, lead: Block, row: int, column: int) -> Block:
-        """Find a block from its place in a panel."""
-        return (*lead, row, column)[max(0, 2 - len(self.shape)) :]
+        """Write a block as an index: "[0:8, 4:8]"; a slab is "[0:8, ...]"."""
+        pairs = zip(self.cuts, block, strict=False)
+        parts = [f"{cuts[i]}:{cuts[i + 1]}" for cuts, i in pairs]
+        parts += ["..."] * (len(block) < len(self.shape))
+        return f"[{', '.join(parts)}]"
 
     @property
     def words(self) -> str:
         """The text alternative: which devices hold which part."""
-        parts = sorted(self.holders.items())
-        told = [f"{_hold(d)} {self.span(b)}" for b, d in parts[: 2 * MOST]]
-        more = len(parts) - len(told)
-        told += [f"and so on for {more} more blocks"] * bool(more)
+        first = itertools.islice(self.holders.items(), 2 * MOST)
+        told = [f"{_hold(devices)} {self.span(block)}" for block, devices in first]
+        told += ["and so on"] * (len(told) < len(self.holders))
         return f"Picture of {self.facts[0]}: {'; '.join(told)}."
 
     @property
@@ -113,22 +122,31 @@ class Picture:
     @property
     def text(self) -> str:
         """The picture for terminals: device numbers under the columns they hold."""
-        return "\n".join(
-            [self.title] * bool(self.title) + [self.caption, *_table(self)]
-        )
+        lines = [self.title, self.caption, *_table(self)]
+        return "\n".join(lines if self.title else lines[1:])
 
     @property
     def svg(self) -> str:
         """The picture for notebooks and web pages, without the caption."""
-        return _svg(self)
+        frames = _frames(self)
+        end = math.ceil(frames[-1][3] + 26)
+        shapes = list(_names(self, frames))
+        for lead, frame in zip(self.slabs, frames, strict=True):
+            shapes += [*_slab(self, lead, frame), *_ticks(self, frame)]
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {end}" '
+            f'width="{WIDE}" height="{end}" role="img" '
+            f'aria-label="{html.escape(self.words)}" fill="currentColor" '
+            'font-family="system-ui, sans-serif" font-size="11" text-anchor="middle" '
+            f'style="max-width: 100%; height: auto">{"".join(shapes)}</svg>'
+        )
 
     def _repr_html_(self) -> str:
         kind, *facts = (html.escape(fact) for fact in self.facts)
         title = f"<strong>{html.escape(self.title)}</strong><br>" if self.title else ""
-        spans = "; ".join(f'<span style="{UNBROKEN}">{fact}</span>' for fact in facts)
         return (
             f'<div class="picture" style="{NARROW}">{self.svg}<div style="{SMALL}">'
-            f"{title}<code>{kind}</code> {spans}</div></div>"
+            f"{title}<code>{kind}</code> {'; '.join(facts)}</div></div>"
         )
 
     def __repr__(self) -> str:
@@ -163,20 +181,22 @@ def draw(x, shape: Sequence[int] | None = None, *, title: str = "") -> Picture:
     mesh without devices, a shape that does not divide or has no elements.
     """
     shape = _shape(x, shape)
-    layout = x if isinstance(x, Mapping) else _placed(x, len(shape))
-    parts, known = _parts(layout, shape)
-    boxes = {device: _box(part, shape, device) for device, part in parts.items()}
-    split = _split_by(layout, len(shape))
-    facts = [_type(x, shape, split), _blocks(boxes), *_remarks(x, layout, boxes)]
+    layout = x if isinstance(x, Mapping) else _sharding_of(x)
+    split, pending = _spec(layout, len(shape))
+    if pending:  # JAX has no index map of these, but they lie like finished arrays
+        layout = jax.NamedSharding(layout.mesh, jax.P(*split))
+    parts = layout if isinstance(layout, Mapping) else layout.devices_indices_map(shape)
+    boxes = {getattr(d, "id", d): _box(d, part, shape) for d, part in parts.items()}
+    here = jax.devices() if parts.keys() <= set(jax.devices()) else []
+    known = sorted(device.id for device in here)
+    colours = {d: (known.index(d) if known else d) % len(COLOURS) for d in boxes}
     idle = [device for device in known if device not in boxes]
-    facts += [f"nothing on {_ids(idle)}"] * bool(idle)
-    facts += _cut_off(boxes)
-    places = {device: i for i, device in enumerate(known)}
-    colours = {device: places.get(device, device) % len(COLOURS) for device in boxes}
-    axes = tuple(
-        f"axis {i} over {s}" if s else f"axis {i}" for i, s in enumerate(split)
-    )
-    return Picture(shape, boxes, axes, tuple(facts), colours, title)
+    names = [f"({','.join(s)})" if isinstance(s, tuple) else s for s in split]
+    axes = [f"axis {i} over {s}" if s else f"axis {i}" for i, s in enumerate(names)]
+    sizes = [f"{n}@{s}" if s else f"{n}" for n, s in zip(shape, names, strict=True)]
+    kind = f"{getattr(x, 'dtype', '')}[{','.join(sizes)}]"
+    facts = kind, *_facts(x, boxes, pending, idle)
+    return Picture(shape, boxes, tuple(axes), facts, colours, title)
 
 
 # ------------------------------------------------------------- what is to be drawn
@@ -187,20 +207,22 @@ def _shape(x, shape) -> tuple[int, ...]:
         raise ValueError(
             f"a traced array has no devices: print jax.typeof(x), here {jax.typeof(x)}"
         )
-    own = getattr(x, "shape", None)
-    if own is None and shape is None:
+    own = getattr(x, "shape", shape)
+    if own is None:
         raise ValueError(f"a {type(x).__name__} alone has no shape: draw(x, shape)")
-    if own is not None and shape is not None and tuple(shape) != own:
+    if shape is not None and tuple(shape) != tuple(own):
         raise ValueError(f"the array has shape {own}, not {tuple(shape)}: leave it out")
-    shape = tuple(own if shape is None else shape)
-    if 0 in shape:
-        raise ValueError(f"an array of shape {shape} has no elements to draw")
-    return shape
+    if 0 in own:
+        raise ValueError(f"an array of shape {own} has no elements to draw")
+    return tuple(own)
 
 
-def _placed(x, ndim: int) -> Sharding:
+def _sharding_of(x) -> Sharding:
     if isinstance(x, jax.P):
-        x = _over_the_mesh_in_context(x)
+        mesh = jax.sharding.get_mesh()
+        if mesh.empty:
+            raise ValueError(f"{x} needs a mesh: call jax.set_mesh(mesh) first")
+        x = jax.NamedSharding(mesh, x)
     sharding = x if isinstance(x, Sharding) else getattr(x, "sharding", None)
     if not isinstance(sharding, Sharding):
         raise ValueError(
@@ -209,34 +231,21 @@ def _placed(x, ndim: int) -> Sharding:
         )
     if isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):
         raise ValueError(f"{sharding} is abstract: it has no devices to draw")
-    spec = getattr(sharding, "spec", jax.P())
-    if len(spec) > ndim:
-        raise ValueError(f"{spec} names {len(spec)} axes, but the array has {ndim}")
     return sharding
 
 
-def _over_the_mesh_in_context(spec: jax.P) -> Sharding:
-    mesh = jax.sharding.get_mesh()
-    if mesh.empty:
-        raise ValueError(f"{spec} needs a mesh: call jax.set_mesh(mesh) first")
-    return jax.NamedSharding(mesh, spec)
+def _spec(layout, ndim: int) -> tuple[list, list[str]]:
+    """Find the mesh axes that split each axis, and those still to be summed over."""
+    if layout == {}:
+        raise ValueError("the mapping has no device: {device id: tuple of slices}")
+    spec = getattr(layout, "spec", ())
+    if len(spec) > ndim:
+        raise ValueError(f"{spec} names {len(spec)} axes, but the array has {ndim}")
+    split = [*getattr(spec, "partitions", spec)]  # with sums, a spec will not unpack
+    return split + [None] * (ndim - len(split)), sorted(getattr(spec, "unreduced", ()))
 
 
-def _parts(layout, shape) -> tuple[dict[int, tuple[slice, ...]], list[int]]:
-    """Return the slices on each device, and all devices that there are, by id."""
-    if isinstance(layout, Mapping):
-        if not layout:
-            raise ValueError("the mapping has no device: {device id: tuple of slices}")
-        return dict(layout), []
-    if _pending(layout):
-        layout = jax.NamedSharding(layout.mesh, jax.P(*_entries(layout)))
-    parts = layout.devices_indices_map(shape)
-    known = set(jax.devices())
-    there = sorted(device.id for device in known if parts.keys() <= known)
-    return {device.id: part for device, part in parts.items()}, there
-
-
-def _box(part: tuple[slice, ...], shape: tuple[int, ...], device: int) -> Box:
+def _box(device, part: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
     if len(part) != len(shape):
         raise ValueError(
             f"device {device} has {len(part)} slices for the shape {shape}"
@@ -250,58 +259,32 @@ def _box(part: tuple[slice, ...], shape: tuple[int, ...], device: int) -> Box:
 # -------------------------------------------------------------------- in words
 
 
-def _split_by(layout, ndim: int) -> list[str]:
-    """Name the mesh axes that split each array axis: "x", "(x,y)" or ""."""
-    names = [(n,) if isinstance(n, str) else n or () for n in _entries(layout)]
-    names += [()] * (ndim - len(names))
-    return [n[0] if len(n) == 1 else f"({','.join(n)})" if n else "" for n in names]
-
-
-def _entries(layout) -> tuple:
-    """Return what a spec says of each axis; one with pending sums refuses to unpack."""
-    spec = getattr(layout, "spec", ())
-    return tuple(getattr(spec, "partitions", spec))
-
-
-def _pending(layout) -> tuple[str, ...]:
-    """Return the mesh axes over which the array is still to be summed."""
-    return tuple(sorted(getattr(getattr(layout, "spec", ()), "unreduced", ())))
-
-
-def _type(x, shape, split) -> str:
-    sizes = [f"{n}@{s}" if s else f"{n}" for n, s in zip(shape, split, strict=True)]
-    return f"{getattr(x, 'dtype', '')}[{','.join(sizes)}]"
-
-
-def _blocks(boxes: Mapping[int, Box]) -> str:
-    held = Counter(boxes.values())
-    copies = set(held.values())
-    if len(boxes) == 1:
-        return f"all on device {min(boxes)}"
-    if len(held) == 1:
-        return f"a copy on each of {len(boxes)} devices"
-    if copies == {1}:
-        return f"a block on each of {len(boxes)} devices"
-    if len(copies) > 1:
-        return f"{len(held)} blocks on {len(boxes)} devices"
-    return f"{len(held)} blocks, {copies.pop()} copies of each"
-
-
-def _remarks(x, layout, boxes: Mapping[int, Box]) -> Iterator[str]:
+def _facts(x, boxes: Mapping[int, Box], pending, idle) -> Iterator[str]:
+    yield _copies(boxes)
     if hasattr(x, "dtype"):
         sizes = [math.prod(b - a for a, b in box) for box in boxes.values()]
         yield f"{_amount(max(sizes) * x.dtype.itemsize)} a device"
-    if _pending(layout):
-        yield f"to be summed over {', '.join(_pending(layout))}"
+    if pending:
+        yield f"to be summed over {', '.join(pending)}"
+    if idle:
+        yield f"nothing on {_ids(idle)}"
+    spans = zip(*boxes.values(), strict=True)
+    *leads, rows, columns = 1, 1, *(len(set(axis)) for axis in spans)
+    drawn = (rows, "rows"), (columns, "columns"), (math.prod(leads), "slabs")
+    yield from (f"drawn are {MOST} of {n} {name}" for n, name in drawn if n > MOST)
 
 
-def _cut_off(boxes: Mapping[int, Box]) -> Iterator[str]:
-    blocks = [len(set(ranges)) for ranges in zip(*boxes.values(), strict=True)]
-    *leads, rows, columns = [1, 1, *blocks]
-    counts = {"rows": rows, "columns": columns, "slabs": math.prod(leads)}
-    for name, many in counts.items():
-        if many > MOST:
-            yield f"drawn are {MOST} of {many} {name}"
+def _copies(boxes: Mapping[int, Box]) -> str:
+    devices, copies = len(boxes), Counter(boxes.values())
+    if devices == 1:
+        return f"all on device {min(boxes)}"
+    if len(copies) == 1:
+        return f"a copy on each of {devices} devices"
+    if len(copies) == devices:
+        return f"a block on each of {devices} devices"
+    if len(set(copies.values())) == 1:
+        return f"{len(copies)} blocks, {devices // len(copies)} copies of each"
+    return f"{len(copies)} blocks on {devices} devices"
 
 
 def _amount(count: int) -> str:
@@ -311,217 +294,122 @@ def _amount(count: int) -> str:
 
 def _ids(devices: Sequence[int]) -> str:
     """Write device ids, runs of three and more shortened: "0-3, 6"."""
-    runs: list[list[int]] = []
-    for device in devices:
-        if runs and device == runs[-1][-1] + 1:
-            runs[-1].append(device)
-        else:
-            runs.append([device])
+    pairs = itertools.groupby(enumerate(devices), lambda pair: pair[1] - pair[0])
+    runs = [[device for _, device in run] for _, run in pairs]
+    if len(runs) > 8:
+        return f"{devices[0]}...{devices[-1]}"
     short = [f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs]
-    return ", ".join(short) if len(short) < 9 else f"{devices[0]}...{devices[-1]}"
+    return ", ".join(short)
 
 
 def _hold(devices: Sequence[int]) -> str:
     """Begin a sentence about devices: "devices 0, 1, 2, 3 hold"."""
-    if not devices:
-        return "no device holds"
-    if len(devices) == 1:
-        return f"device {devices[0]} holds"
-    if len(devices) > 2 * len(COLOURS):
-        return f"devices {_ids(devices)} hold"
-    return f"devices {', '.join(map(str, devices))} hold"
-
-
-# ----------------------------------------------------------------------- as text
+    if len(devices) < 2:
+        return f"device {devices[0]} holds" if devices else "no device holds"
+    all_of_them = ", ".join(map(str, devices))
+    return f"devices {all_of_them if len(devices) <= MOST else _ids(devices)} hold"
 
 
 def _table(picture: Picture) -> Iterator[str]:
-    for lead, rows, columns, _ in _panels(picture):
-        yield ""
-        if lead:
-            yield picture.slab(lead)
-        names = [f"{a}:{b}" for a, b in itertools.pairwise(columns)]
-        heads = [f"{a}:{b}" for a, b in itertools.pairwise(rows)]
-        cells = [
-            [_cell(picture, picture.block(lead, i, j)) for j in range(len(names))]
-            for i in range(len(heads))
-        ]
-        wide = max(map(len, [*names, *itertools.chain(*cells)]))
-        left = max(map(len, heads)) * (len(picture.shape) > 1)
-        if picture.shape:
-            yield _line("", names, left, wide)
-        for head, row in zip(heads, cells, strict=True):
-            yield _line(head[:left], row, left, wide)
-
-
-def _cell(picture: Picture, block: Block) -> str:
-    return _ids(picture.holders.get(block, ())).replace(", ", ",") or "-"
-
-
-def _line(head: str, cells: list[str], left: int, wide: int) -> str:
-    return f"{head:>{left}} {' '.join(f'{c:^{wide}}' for c in cells)}".rstrip()
+    rows, columns = (
+        [f"{a}:{b}" for a, b in itertools.pairwise(cuts)] for cuts in picture.face
+    )
+    left = max(map(len, rows)) if len(picture.shape) > 1 else 0
+    for lead, slab in picture.slabs.items():
+        yield from ["", picture.span(lead)] if lead else [""]
+        held = [[_ids(picture.holders[b]).replace(", ", ",") for b in r] for r in slab]
+        lines = [("", columns), *zip(rows, held, strict=True)]
+        wide = max(len(cell) for _, cells in lines for cell in cells)
+        for head, cells in lines if picture.shape else lines[1:]:
+            line = " ".join(f"{cell or '-':^{wide}}" for cell in cells)
+            yield f"{head[:left]:>{left}} {line}".rstrip()
 
 
 # ------------------------------------------------------------------------ as SVG
 
 
-class Rect(NamedTuple):
-    """A rectangle of the drawing, in pixels."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-
-class Panel(NamedTuple):
-    """A drawing of the last two axes, at the place `lead` on the axes before them.
-
-    `rows` and `columns` are the cuts that are drawn, `frame` is where.
-    """
-
-    lead: Block
-    rows: list[int]
-    columns: list[int]
-    frame: Rect = Rect(0, 0, 0, 0)
-
-    def x(self, column: int) -> float:
-        """Find the left edge of a column."""
-        left, _, right, _ = self.frame
-        return left + (right - left) * self.columns[column] / self.columns[-1]
-
-    def y(self, row: int) -> float:
-        """Find the top edge of a row."""
-        _, top, _, bottom = self.frame
-        return top + (bottom - top) * self.rows[row] / self.rows[-1]
-
-    def height(self, width: float) -> float:
-        """Find a height that suits the array's shape and has room for the rows."""
-        ratio = min(max(self.rows[-1] / self.columns[-1], 0.25), 1.25)
-        return min(320, max(18 * (len(self.rows) - 1), width * ratio))
+def _frames(picture: Picture) -> list[Rect]:
+    """Find a place for each slab: as many side by side as there is room for."""
+    (rows, columns), slabs = picture.face, len(picture.slabs)
+    left, top = 24 + 6.5 * len(str(rows[-1])), 46 if len(picture.shape) > 2 else 20
+    index = max(len(picture.span(lead)) for lead in picture.slabs)
+    need = max(5.8 * index, 20 * (len(columns) - 1))
+    lines = math.ceil(slabs / max(1, (WIDE - left) // need))
+    across = math.ceil(slabs / lines)
+    width, height = (WIDE - left) / across - GAP, 40
+    if len(picture.shape) > 1:
+        ratio = min(max(rows[-1] / columns[-1], 0.25), 1.25)
+        height = max(ratio * width, 14 * (len(rows) - 1), 6.5 * len(picture.axes[-2]))
+    xs = [left + (width + GAP) * (k % across) for k in range(slabs)]
+    ys = [top + (height + 46) * (k // across) for k in range(slabs)]
+    return [(x, y, x + width, y + height) for x, y in zip(xs, ys, strict=True)]
 
 
-class Part(NamedTuple):
-    """A block in the drawing: what it says, and the devices with their strips."""
-
-    title: str
-    rect: Rect
-    devices: tuple[int, ...]
-    colours: list[int]
-    strips: list[list[Point]]
-
-
-def _panels(picture: Picture) -> list[Panel]:
-    *leads, rows, columns = [[0, 1]] * (2 - len(picture.shape)) + picture.cuts
-    places = itertools.product(*(range(len(cuts) - 1) for cuts in leads))
-    first = itertools.islice(places, MOST)
-    return [Panel(lead, rows[: MOST + 1], columns[: MOST + 1]) for lead in first]
+def _names(picture: Picture, frames: list[Rect]) -> Iterator[str]:
+    """Name the axes below and at the left, and on top those that the slabs divide."""
+    left, top, bottom = *frames[0][:2], frames[-1][3]
+    x, y = (left + WIDE - GAP) / 2, (top + bottom) / 2
+    if picture.shape:
+        yield _text(x, bottom + 20, picture.axes[-1])
+    if len(picture.shape) > 1:
+        yield _text(12, y, picture.axes[-2], f' transform="rotate(-90 12 {y:.5g})"')
+    if len(picture.shape) > 2:
+        yield _text(x, 12, f"slabs: {', '.join(picture.axes[:-2])}")
 
 
-def _svg(picture: Picture) -> str:
-    layout = _slabs if len(picture.shape) > 2 else _flat
-    panels, words, width, height = layout(picture)
-    parts = [list(_parts_of(picture, panel)) for panel in panels]
-    style = _lettering(list(itertools.chain(*parts)))
-    for panel, here in zip(panels, parts, strict=True):
-        depth = DEPTH if panel.lead else 0
-        words += [_drawn(part, panel.frame, depth, style) for part in here]
+def _slab(picture: Picture, lead: Block, frame: Rect) -> Iterator[str]:
+    left, top, right, bottom = frame
+    if lead:
+        yield _text((left + right) / 2, top - 20, picture.span(lead))
+        side = [(left, bottom), (right, bottom), (right, top)]
+        side += [(x + DEPTH, y + DEPTH) for x, y in reversed(side)]
+        yield _polygon(side, 'currentColor" fill-opacity="0.3')
+    rows, columns = picture.face
+    ys, xs = _spread(rows, top, bottom), _spread(columns, left, right)
+    lines = zip(picture.slabs[lead], itertools.pairwise(ys), strict=True)
+    for line, (upper, lower) in lines:
+        for block, (here, there) in zip(line, itertools.pairwise(xs), strict=True):
+            yield _block(picture, block, (here, upper, there, lower))
+
+
+def _ticks(picture: Picture, frame: Rect) -> Iterator[str]:
+    """Number the cuts: above the columns as there is room, and left of the rows."""
+    left, top, right, bottom = frame
+    rows, columns = picture.face
+    if picture.shape:
+        xs = _spread(columns, left, right)
+        crowd = len(xs) * (6.5 * len(str(columns[-1])) + 4) / (right - left)
+        for k in range(0, len(xs), math.ceil(crowd)):
+            yield _text(xs[k], top - 5, columns[k])
+    if len(picture.shape) > 1 and left < WIDE / 4:  # the leftmost slab
+        for row, y in zip(rows, _spread(rows, top, bottom), strict=True):
+            yield _text(left - 5, y + 4, row, ' text-anchor="end"')
+
+
+def _spread(cuts: list[int], start: float, stop: float) -> list[float]:
+    return [start + (stop - start) * cut / cuts[-1] for cut in cuts]
+
+
+def _block(picture: Picture, block: Block, rect: Rect) -> str:
+    left, top, right, bottom = rect
+    devices = picture.holders[block]
+    fills = [COLOURS[picture.colours[device]] for device in devices]
+    strips = _strips(rect, min(len(devices), MOST))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" '
-        f'aria-label="{html.escape(picture.words)}" fill="currentColor" '
-        'font-family="system-ui, sans-serif" font-size="11" text-anchor="middle" '
-        f'style="max-width: 100%; height: auto">{"".join(words)}</svg>'
+        f"<g><title>{_hold(devices)} {picture.span(block)}</title>"
+        f"{''.join(map(_polygon, strips, fills))}"
+        f'<rect x="{left:.5g}" y="{top:.5g}" width="{right - left:.5g}" '
+        f'height="{bottom - top:.5g}" fill="none" stroke="currentColor"/>'
+        f"{''.join(_labels(picture, devices, strips, rect))}</g>"
     )
 
 
-def _parts_of(picture: Picture, panel: Panel) -> Iterator[Part]:
-    rows, columns = range(len(panel.rows) - 1), range(len(panel.columns) - 1)
-    for i, j in itertools.product(rows, columns):
-        block = picture.block(panel.lead, i, j)
-        devices = picture.holders.get(block, ())
-        rect = Rect(panel.x(j), panel.y(i), panel.x(j + 1), panel.y(i + 1))
-        title = f"{_hold(devices)} {picture.span(block)}"
-        colours = [picture.colours[device] for device in devices]
-        yield Part(title, rect, devices, colours, _strips(rect, len(devices)))
-
-
-def _flat(picture: Picture) -> tuple[list[Panel], list[str], int, int]:
-    """Lay out an array of up to two axes, with the numbers of its rows and columns."""
-    (panel,) = _panels(picture)
-    left, top, height = 12, 38 if picture.shape else 4, 40
-    if len(picture.shape) == 2:
-        left = 26 + 6.5 * len(str(panel.rows[-1]))
-        height = max(6.5 * len(picture.axes[0]), panel.height(FACE))
-    panel = panel._replace(frame=Rect(left, top, left + FACE, top + height))
-    right = left + FACE + 4 + 3.5 * len(str(panel.columns[-1]))
-    words = _column_numbers(picture, panel) if picture.shape else []
-    words += _row_numbers(picture, panel) if len(picture.shape) == 2 else []
-    return [panel], words, math.ceil(right), math.ceil(top + height + 6)
-
-
-def _column_numbers(picture: Picture, panel: Panel) -> list[str]:
-    left, top, right, _ = panel.frame
-    need = 6.5 * len(str(panel.columns[-1])) + 4
-    some = _sparse(len(panel.columns), (right - left) / need)
-    ticks = [_words(panel.x(k), top - 6, str(panel.columns[k])) for k in some]
-    return [_words((left + right) / 2, 12, picture.axes[-1]), *ticks]
-
-
-def _row_numbers(picture: Picture, panel: Panel) -> list[str]:
-    left, top, _, bottom = panel.frame
-    some = _sparse(len(panel.rows), (bottom - top) / 12)
-    ticks = [
-        _words(left - 5, panel.y(k) + 4, str(panel.rows[k]), ' text-anchor="end"')
-        for k in some
-    ]
-    return [_upwards(12, (top + bottom) / 2, picture.axes[0]), *ticks]
-
-
-def _sparse(cuts: int, room: float) -> range:
-    """Choose the cuts that get a number: all, or every second, fourth, ..."""
-    step = 1
-    while cuts - 1 > room * step:
-        step *= 2
-    return range(0, cuts, step)
-
-
-def _slabs(picture: Picture) -> tuple[list[Panel], list[str], int, int]:
-    """Lay out an array of more axes as slabs that lie apart, each with its index."""
-    panels = _panels(picture)
-    titles = [picture.slab(panel.lead) for panel in panels]
-    need = max(5.8 * max(map(len, titles)), 20 * len(panels[0].columns))
-    enough = [n for n in (4, 3) if len(panels) % n == 0 and n * need <= WIDE]
-    across = (enough or [min(2, len(panels))])[0]
-    width = min(WIDE / across - GAP, 0.75 * FACE)
-    height = max(panels[0].height(width), 6.2 * len(picture.axes[-2]))
-    words = [_words(160, 12, "slabs: " + ", ".join(picture.axes[:-2]))]
-    for number, title in enumerate(titles):
-        left = 24 + WIDE / across * (number % across)
-        top = 46 + (height + 46) * (number // across)
-        frame = Rect(left, top, left + width, top + height)
-        panels[number] = panels[number]._replace(frame=frame)
-        words += [_words(left + width / 2, top - DEPTH - 5, title)]
-    words += [_words(24 + width / 2, 60 + height, picture.axes[-1])]
-    words += [_upwards(15, 46 + height / 2, picture.axes[-2])]
-    return panels, words, 320, math.ceil(panels[-1].frame.bottom + 20)
-
-
-def _words(x: float, y: float, words: str, how: str = "") -> str:
-    return f'<text x="{x:.5g}" y="{y:.5g}"{how}>{html.escape(words)}</text>'
-
-
-def _upwards(x: float, y: float, words: str) -> str:
-    return _words(x, y, words, f' transform="rotate(-90 {x:.5g} {y:.5g})"')
-
-
 def _strips(rect: Rect, count: int) -> list[list[Point]]:
-    """Cut a block slantwise into equal strips: one a copy, while there is room."""
+    """Cut a block slantwise into equal strips, one a copy."""
     left, top, right, bottom = rect
     if bottom - top > right - left:  # always across the longer side
-        turned = _strips(Rect(top, left, bottom, right), count)
+        turned = _strips((top, left, bottom, right), count)
         return [[(x, y) for y, x in strip] for strip in turned]
-    count = min(count, max(1, int((right - left) // 4)))
     width = (right - left) / max(1, count)
     lean = min(0.4 * width, 0.25 * (bottom - top))
     edges = [(left + k * width, lean * (0 < k < count)) for k in range(count + 1)]
@@ -531,33 +419,23 @@ def _strips(rect: Rect, count: int) -> list[list[Point]]:
     ]
 
 
-def _drawn(part: Part, frame: Rect, depth: float, style: Style | None) -> str:
-    left, top, right, bottom = part.rect
-    shapes = []
-    for colour, strip in zip(part.colours, part.strips, strict=False):
-        shapes += [_polygon(strip, COLOURS[colour])]
-        shapes += _sides(strip, frame, depth, COLOURS[colour]) if depth else []
-    words = (
-        [_label(label, style[0]) for label in _labels(part, style[1])] if style else []
-    )
-    return (
-        f"<g><title>{part.title}</title>{''.join(shapes)}"
-        f'<rect x="{left:.5g}" y="{top:.5g}" width="{right - left:.5g}" '
-        f'height="{bottom - top:.5g}" fill="none" stroke="currentColor"/>'
-        f"{''.join(words)}</g>"
-    )
-
-
-def _sides(strip: list[Point], frame: Rect, depth: float, fill: str) -> list[str]:
-    """Draw the top and the right side of a strip, if it lies at the slab's edge."""
-    shapes = []
-    for axis, limit, shade in ((1, frame.top, 0.25), (0, frame.right, 0.5)):
-        line = sorted(point for point in strip if abs(point[axis] - limit) < 1e-6)
-        if len(line) == 2:
-            side = [*line, *((x + depth, y - depth) for x, y in reversed(line))]
-            shapes += [_polygon(side, fill)]
-            shapes += [_polygon(side, f'#000" fill-opacity="{shade}')]
-    return shapes
+def _labels(picture: Picture, devices, strips, rect: Rect) -> Iterator[str]:
+    """Number each strip, or the whole block, or nothing: as there is room."""
+    left, top, right, bottom = rect
+    wide, high = right - left, bottom - top
+    need = 7 * len(str(max(picture.boxes))) + 1
+    if not devices or wide < need or high < 12:
+        return
+    room = wide // need if wide >= high else high // 12
+    if len(devices) > room:
+        how = ' font-size="12" fill="#000" stroke="#fff" stroke-width="4"'
+        how += ' paint-order="stroke"'
+        yield _text((left + right) / 2, (top + bottom) / 2 + 4, _ids(devices), how)
+        return
+    for device, strip in zip(devices, strips, strict=True):
+        x, y = (sum(values) / 4 for values in zip(*strip, strict=True))
+        ink = INKS[picture.colours[device]]
+        yield _text(x, y + 4, device, f' font-size="12" fill="{ink}"')
 
 
 def _polygon(points: Sequence[Point], fill: str) -> str:
@@ -565,58 +443,15 @@ def _polygon(points: Sequence[Point], fill: str) -> str:
     return f'<polygon points="{path}" fill="{fill}"/>'
 
 
-def _lettering(parts: list[Part]) -> Style | None:
-    """Choose the largest labels for which every block has room, if there are any."""
-    for each, size in itertools.product((True, False), (13, 10)):
-        labels = itertools.chain(*(_labels(part, each) for part in parts))
-        if all(_fits(words, area, size) for words, area, _ in labels):
-            return size, each
-    return None
-
-
-def _labels(part: Part, each: bool) -> list[Label]:
-    """Number each strip, or write all numbers of the block in its middle."""
-    left, top, right, bottom = part.rect
-    if each or len(part.devices) == 1:
-        areas = itertools.chain(part.strips, itertools.repeat([(left, top)]))
-        inks = [INKS[colour] for colour in part.colours]
-        return list(zip(map(str, part.devices), areas, inks, strict=False))
-    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-    return [(_ids(part.devices), corners, "")] * bool(part.devices)
-
-
-def _fits(words: str, area: list[Point], size: int) -> bool:
-    xs, ys = zip(*area, strict=True)
-    wide, high = max(xs) - min(xs), max(ys) - min(ys)
-    pairs = zip(area, area[1:] + area[:1], strict=True)
-    inside = abs(sum(x * v - u * y for (x, y), (u, v) in pairs)) / 2
-    return max(_wide(words, size) * high, size * wide) <= inside
-
-
-def _wide(words: str, size: int) -> float:
-    return 0.6 * size * len(words) + 3
-
-
-def _label(label: Label, size: int) -> str:
-    words, area, ink = label
-    x, y = (sum(values) / len(area) for values in zip(*area, strict=True))
-    wide, high = _wide(words, size) + 3, size + 3
-    plate = (
-        f'<rect x="{x - wide / 2:.5g}" y="{y - high / 2:.5g}" width="{wide:.5g}" '
-        f'height="{high}" rx="3" fill="#fff"/>'
-    )
-    how = f' font-size="{size}" fill="{ink or "#000"}"'
-    return plate * (not ink) + _words(x, y + 0.35 * size, words, how)
+def _text(x: float, y: float, words, how: str = "") -> str:
+    return f'<text x="{x:.5g}" y="{y:.5g}"{how}>{html.escape(str(words))}</text>'
 
 
 def main():
     """Draw rows over all devices."""
     mesh = jax.make_mesh((jax.device_count(),), ("x",))
-    sharding = jax.NamedSharding(mesh, jax.P("x", None))
-    grid = jax.ShapeDtypeStruct(
-        (8 * jax.device_count(), 16), "float32", sharding=sharding
-    )
-    print(draw(grid))
+    rows = jax.NamedSharding(mesh, jax.P("x", None))
+    print(draw(rows, (8 * jax.device_count(), 16)))
 
 
 if __name__ == "__main__":
