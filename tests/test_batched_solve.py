@@ -1,0 +1,323 @@
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType
+
+from examples.batched_solve import (
+    conjugate_gradients,
+    independently,
+    pad_systems,
+    residuals,
+    solve,
+)
+from examples.communication import measure
+
+DTYPES = [np.float32, np.complex64]
+MESHES = [  # shape of the mesh x, y; the axes that split the batch
+    ((1, 1), "x"),
+    ((8, 1), "x"),
+    ((1, 8), "y"),
+    ((2, 4), "y"),
+    ((4, 2), ("x", "y")),
+    ((3, 1), "x"),  # a subset
+]
+LU, CG = independently(jnp.linalg.solve), independently(conjugate_gradients)
+
+each_mesh = pytest.mark.parametrize(("shape", "axis"), MESHES)
+each_kind = pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+@contextmanager
+def devices(shape=(8,), kind=AxisType.Explicit, names=("x", "y")):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    names = names if len(shape) == 2 else ("batch",)
+    some = jax.devices()[: math.prod(shape)]
+    types = (kind,) * len(shape)
+    with jax.set_mesh(jax.make_mesh(shape, names, types, devices=some)):
+        yield
+
+
+def systems(count=8, dtype=np.float32, n=16):
+    """Return Hermitian positive definite matrices, ever further spread, and sides."""
+    random = np.random.default_rng(0)
+    wild = random.standard_normal((2, count, n, n)) * 1.0
+    wild = wild[0] + 1j * wild[1] if np.issubdtype(dtype, np.complexfloating) else wild
+    wild = wild.reshape(-1, count, n, n)[0]
+    q, _ = np.linalg.qr(wild)
+    spread = np.linspace(1, 1 + 8 * np.arange(count), n, axis=1)
+    a = (q * spread[:, None]) @ q.conj().mT
+    return a.astype(dtype), wild[:, 0].astype(dtype)
+
+
+def put(arrays, axis="batch"):
+    return [jax.device_put(array, jax.P(axis)) for array in arrays]
+
+
+def exact(a, b):
+    return np.linalg.solve(a.astype(complex), b[..., None])[..., 0]
+
+
+def is_split(x, axis):
+    wanted = jax.NamedSharding(jax.sharding.get_mesh(), jax.P(axis))
+    return x.sharding.is_equivalent_to(wanted, x.ndim)
+
+
+@each_kind
+@each_mesh
+def test_every_way_solves_as_numpy_does_and_sends_nothing(shape, axis, kind):
+    a, b = systems(24)
+    cg = independently(conjugate_gradients, axis)
+    ways = solve, independently(jnp.linalg.solve, axis), lambda a, b: cg(a, b)[0]
+    with devices(shape, kind):
+        arrays = put((a, b), axis)
+        for way in ways:
+            x = way(*arrays)
+            np.testing.assert_allclose(x, exact(a, b), rtol=1e-3, atol=1e-3)
+            assert is_split(x, axis)
+            assert measure(way, *arrays).counts == {}
+
+
+@each_dtype
+def test_every_type_is_solved_and_kept(dtype):
+    a, b = systems(8, dtype)
+    with devices():
+        for x in (solve(*put((a, b))), LU(*put((a, b))), CG(*put((a, b)))[0]):
+            np.testing.assert_allclose(x, exact(a, b), rtol=1e-3, atol=1e-3)
+            assert x.dtype == dtype
+
+
+@each_dtype
+def test_the_residual_is_that_of_numpy_and_stays_where_it_is(dtype):
+    a, b = systems(8, dtype)
+    x = b[::-1].copy()
+    with devices():
+        arrays = put((a, x, b))
+        wanted = np.linalg.norm((a @ x[..., None])[..., 0] - b, axis=1)
+        np.testing.assert_allclose(residuals(*arrays), wanted, rtol=1e-4)
+        assert is_split(residuals(*arrays), "batch")
+        assert measure(residuals, *arrays).counts == {}
+
+
+@each_dtype
+@each_kind
+def test_the_gradients_are_those_of_the_solution_and_send_nothing(kind, dtype):
+    """Of a loss that is |x|^2 weighted: with w = A^-T dx they are w and -w x^T."""
+    a, b = systems(8, dtype)
+    x, weights = exact(a, b), np.arange(1, 17)[None]
+    w = exact(a.mT, 2 * weights * x.conj())
+    ways = solve, LU, lambda a, b: CG(a, b)[0]
+    with devices(kind=kind):
+        arrays = put((a, b))
+        for way in ways:
+
+            def loss(a, b, way=way):
+                return (weights * jnp.abs(way(a, b)) ** 2).sum()
+
+            da, db = jax.grad(loss, (0, 1))(*arrays)
+            scale = np.abs(w).max()
+            np.testing.assert_allclose(db / scale, w / scale, atol=1e-3)
+            outer = -w[:, :, None] * x[:, None]
+            scale = np.abs(outer).max()
+            np.testing.assert_allclose(da / scale, outer / scale, atol=1e-3)
+            assert is_split(da, "batch")
+            assert measure(jax.grad(loss, (0, 1)), *arrays).counts == {}
+
+
+@each_kind
+def test_a_loop_in_the_global_view_asks_all_devices(kind):
+    with devices(kind=kind):
+        arrays = put(systems())
+        program = measure(jax.vmap(conjugate_gradients), *arrays)
+    [asked] = program.collectives
+    assert (asked.kind, asked.bytes, asked.times) == ("all-reduce", 1, None)
+    assert len(asked.groups[0]) == 8
+
+
+@each_kind
+def test_it_takes_the_turns_that_the_spread_demands_and_ends_well_before_the_limit(
+    kind,
+):
+    a, b = systems()
+    with devices(kind=kind):
+        _, turns = CG(*put((a, b)))
+        assert is_split(turns, "batch")
+        turns = np.asarray(turns)
+        _, same = jax.jit(jax.vmap(conjugate_gradients))(*put((a, b)))
+    assert turns.dtype == jnp.int32
+    assert turns[0] == 1
+    assert (np.diff(turns) >= 0).all()
+    assert 10 < turns[-1] <= 40
+    assert np.abs(turns - np.asarray(same)).max() <= 1
+
+
+@each_kind
+def test_a_device_turns_only_for_its_own_systems(kind):
+    """`vmap` hides the turns that a finished system waits; this loop counts them."""
+
+    def block_turns(block):
+        def turn(state):
+            return jnp.where(state[0] > 1, state[0] / 2, state[0]), state[1] + 1
+
+        start = block, 0 * block.max(keepdims=True).astype(int)
+        return lax.while_loop(lambda s: (s[0] > 1).any(), turn, start)[1]
+
+    rows = 2.0 ** np.arange(1, 17, dtype=np.float32).reshape(16, 1)
+    with devices(kind=kind):
+        [powers] = put([rows])
+        assert jax.jit(block_turns)(powers[:, 0]).tolist() == [16]
+        alone = jax.shard_map(
+            lambda block: block_turns(block[:, 0]),
+            in_specs=jax.P("batch"),
+            out_specs=jax.P("batch"),
+        )
+        assert alone(powers).tolist() == [2, 4, 6, 8, 10, 12, 14, 16]
+        assert measure(alone, powers).counts == {}
+
+
+def test_the_tolerance_is_kept_and_a_tighter_one_takes_more_turns():
+    a, b = systems()
+    with devices():
+        arrays = put((a, b))
+        taken = []
+        for tolerance in (1e-1, 1e-3):
+            x, turns = independently(
+                lambda a, b, t=tolerance: conjugate_gradients(a, b, t)
+            )(*arrays)
+            far = np.asarray(residuals(arrays[0], x, arrays[1]))
+            assert (far <= 1.1 * tolerance * np.linalg.norm(b, axis=1)).all()
+            assert (far[1:] > 1e-3 * tolerance * np.linalg.norm(b[1:], axis=1)).all()
+            taken.append(np.asarray(turns))
+    assert (taken[0][1:] < taken[1][1:]).all()
+
+
+def test_the_tolerance_is_relative_to_the_right_hand_side():
+    a, b = systems()
+    with devices():
+        plain, small = (CG(*put((a, scale * b)))[1] for scale in (1, 2.0**-10))
+        np.testing.assert_array_equal(plain, small)
+
+
+def test_a_system_without_a_solution_ends_at_the_limit():
+    a = np.diag(np.float32([1, 0, 0, 0]))
+    turned = np.array(
+        [[0, 1], [-1, 1e-3]], np.float32
+    )  # neither definite nor symmetric
+    _, turns = conjugate_gradients(turned, np.ones(2, np.float32))
+    assert turns <= 20
+    _, turns = conjugate_gradients(a, np.float32([1, 1, 0, 0]), tolerance=0.0)
+    assert turns <= 40
+
+
+@each_mesh
+def test_padding_appends_systems_that_are_solved_at_once(shape, axis):
+    a, b = systems(13)
+    cg = independently(conjugate_gradients, axis)
+    with devices(shape):
+        c, d = pad_systems(a, b, axis)
+        sizes = dict(zip("xy", shape, strict=True))
+        count = math.prod(sizes[name] for name in axis)
+        assert len(c) == -(-13 // count) * count
+        assert is_split(c, axis)
+        assert is_split(d, axis)
+        np.testing.assert_array_equal(np.asarray(c)[:13], a)
+        np.testing.assert_array_equal(np.asarray(d)[:13], b)
+        x, turns = cg(c, d)
+        assert (np.asarray(turns)[13:] == 0).all()
+        for solved in map(np.asarray, (x, solve(c, d))):
+            np.testing.assert_allclose(solved[:13], exact(a, b), rtol=1e-3, atol=1e-3)
+            assert (solved[13:] == 0).all()
+
+
+@each_kind
+def test_padding_keeps_the_type_and_a_batch_that_divides(kind):
+    a, b = systems(8, np.complex64)
+    with devices(kind=kind):
+        c, d = pad_systems(a, b)
+    assert (c.dtype, d.dtype) == (np.complex64, np.complex64)
+    assert (c.shape, d.shape) == (a.shape, b.shape)
+
+
+def test_trees_of_arrays_are_served():
+    with devices():
+        [x] = put([np.arange(16, dtype=np.float32)])
+        out = independently(lambda pair: {"sum": pair["a"] + pair["b"]})(
+            {"a": x, "b": 2 * x}
+        )
+        np.testing.assert_array_equal(out["sum"], 3 * np.arange(16))
+
+
+def gammas():
+    """Return 64 keys and as many shapes of gamma distributions."""
+    keys = jax.random.split(jax.random.key(0), 64)
+    return put((keys, np.full(64, 2, np.float32)))
+
+
+def test_samplers_wait_for_each_other():
+    with devices(kind=AxisType.Auto):
+        program = measure(jax.vmap(jax.random.gamma), *gammas())
+    assert program.counts == {"all-reduce": None}
+
+
+@each_kind
+def test_samplers_on_their_own_draw_the_same_and_send_nothing(kind):
+    expected = jax.vmap(jax.random.gamma)(
+        jax.random.split(jax.random.key(0), 64), np.full(64, 2, np.float32)
+    )
+    with devices(kind=kind):
+        alone = independently(jax.random.gamma)
+        assert measure(alone, *gammas()).counts == {}
+        np.testing.assert_allclose(alone(*gammas()), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [7, 12, 13])
+def test_a_batch_that_does_not_divide_is_refused(count):
+    more = 8 * -(-count // 8)
+    complaint = f"a batch of {count}, .* cannot be cut into 8 parts: pad it to {more}"
+    with devices(), pytest.raises(ValueError, match=complaint):
+        LU(*systems(count))
+
+
+def test_every_array_must_divide_and_have_a_batch():
+    a, b = systems(8)
+    with devices():
+        with pytest.raises(ValueError, match=r"a batch of 7, shape \(7, 16\), cannot"):
+            LU(a, b[:7])
+        with pytest.raises(ValueError, match=r"shape \(\), cannot"):
+            LU(a, np.float32(1))
+
+
+def test_a_mesh_without_the_axis_is_refused():
+    with pytest.raises(ValueError, match=r"no mesh axis \['batch'\] in context"):
+        LU(*systems())
+    with devices((4, 2)), pytest.raises(ValueError, match=r"no mesh axis \['z'\]"):
+        pad_systems(*systems(), axis=("x", "z"))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((8, 16, 15), (8, 16)),
+        ((8, 16, 16), (8, 15)),
+        ((8, 16, 16), (7, 16)),
+        ((16, 16), (16,)),
+        ((16, 16, 16), (16, 16, 1)),
+    ],
+)
+def test_what_is_no_batch_of_systems_is_refused(a, b):
+    a, b = np.zeros(a, np.float32), np.zeros(b, np.float32)
+    with devices():
+        for refused in (solve, pad_systems, lambda a, b: residuals(a, b, b)):
+            with pytest.raises(ValueError, match="are no batch of systems"):
+                refused(a, b)
+
+
+def test_sixteen_systems_of_sixteen_unknowns_are_not_taken_for_one_matrix():
+    a, b = systems(16)
+    with devices():
+        np.testing.assert_allclose(solve(a, b), exact(a, b), rtol=1e-3, atol=1e-3)
