@@ -25,6 +25,7 @@ kernelspec:
   display_name: Python 3
   name: python3
 needs: jax rich
+data: data/times.csv
 myst:
   html_meta:
     description: How to send less.
@@ -51,6 +52,7 @@ jax.config.update("jax_num_cpu_devices", 8)
 from examples.less import half
 
 assert half(len(jax.devices())) == 4
+assert len(open("data/times.csv").read().split()) == 2
 ```
 
 ```{{code-cell}}
@@ -100,6 +102,7 @@ def book(tmp_path):
     files = {
         "docs/index.md": INDEX,
         "docs/part/less.md": PAGE,
+        "docs/part/data/times.csv": "bytes,seconds\n8,0.1\n",
         "docs/block.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
         "src/examples/__init__.py": '"""Examples."""\n',
         "src/examples/less.py": LESS,
@@ -146,6 +149,11 @@ def test_the_modules_that_the_page_imports_come_along_collapsed(cells):
         for cell in carried.values()
     )
     assert source(carried["module-less"]).endswith(LESS.rstrip())
+
+
+def test_the_data_that_the_page_reads_comes_along_collapsed(cells):
+    assert source(cells["data-times"]).startswith("%%writefile data/times.csv\nbytes")
+    assert cells["data-folder"]["metadata"]["jupyter"] == {"source_hidden": True}
 
 
 def test_included_code_and_pictures_stand_in_the_notebook(cells):

@@ -121,6 +121,21 @@ def test_a_page_runs_again_when_its_module_changes_and_only_then(
     assert build("-Dexecution_environment=another")[2] == {"first", "second", "neither"}
 
 
+def test_a_page_runs_again_when_its_data_change(small_site, build, write, project):
+    write("first", 'print(open("data/one.csv").read())')
+    page = project / "docs/small/first.md"
+    page.write_text(
+        page.read_text().replace("---\n\n#", "data: data/one.csv\n---\n\n#")
+    )
+    table = project / "docs/small/data/one.csv"
+    table.parent.mkdir()
+    for text in "1,2", "3,4":
+        table.write_text(text)
+        assert build()[2] == {"first"}
+        assert text in (project / "html/small/first.html").read_text()
+    assert build()[2] == set()
+
+
 def test_every_failing_page_is_named_with_its_cell(small_site, build, write):
     write("first", "1 / 0")
     write("second", "import sys\n\nprint('a line on stderr', file=sys.stderr)")

@@ -3,7 +3,8 @@
 MyST-NB keeps a page's outputs under a key made of its cells and its `kernelspec`. The
 key knows nothing of the modules that the cells import, nor of the environment, so a
 page would keep its old outputs when one of them changes. Here both go into the
-kernelspec, as one digest, and Sphinx is told which files the page depends on.
+kernelspec, as one digest, and Sphinx is told which files the page depends on. So do the
+files that a page reads: its front matter lists them as `data`, from the page's folder.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from jupyter_cache import get_cache
 
 FENCE = re.compile(r"^```\{code-cell\}.*?^```", re.M | re.S)
 IMPORT = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
+DATA = re.compile(r"\A---\n(?:.*\n)*?data: (.+)\n")
 KERNEL = re.compile(r"^kernelspec:\n  display_name: (.*)\n  name: (.*)\n", re.M)
 
 
@@ -38,6 +40,12 @@ def modules(text, folder) -> list[Path]:
     return [file for file in files if file.exists()]
 
 
+def data(text, folder) -> list[Path]:
+    """List the files that a page in `folder` reads, as its front matter states them."""
+    found = DATA.match(text.partition("\n---\n")[0] + "\n")
+    return [folder / name for name in found[1].split()] if found else []
+
+
 def with_key(text, key) -> str:
     """Write `key` into the kernelspec of a page, without moving any line."""
     flow = rf"kernelspec: {{display_name: \1, name: \2, key: {key}}}\n\n\n"
@@ -45,13 +53,15 @@ def with_key(text, key) -> str:
 
 
 def add_key(app, docname, source):
-    """Handle `source-read`: make the page depend on its modules and environment."""
+    """Handle `source-read`: make the page depend on its files and environment."""
     if not KERNEL.search(source[0]):
         return
     digest = hashlib.sha256(app.config.execution_environment.encode())
-    for module in modules(source[0], Path(app.config.execution_modules)):
-        app.env.note_dependency(module)
-        digest.update(module.name.encode() + module.read_bytes())
+    folder = Path(app.env.doc2path(docname)).parent
+    files = modules(source[0], Path(app.config.execution_modules))
+    for file in [*files, *data(source[0], folder)]:
+        app.env.note_dependency(file)
+        digest.update(file.name.encode() + file.read_bytes())
     source[0] = with_key(source[0], digest.hexdigest()[:16])
 
 

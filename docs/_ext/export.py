@@ -1,7 +1,7 @@
 """Write a page as a notebook that runs in an empty folder, and as one Markdown file.
 
 Both are made from the page's source alone, without Sphinx, and without running it. The
-notebook carries the modules that the page imports.
+notebook carries the modules that the page imports and the data that it reads.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 import yaml
-from execution import modules
+from execution import data, modules
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from plain import plain
 
@@ -162,7 +162,12 @@ def notebook(page, modules_folder):
     cells = [numbered(n, cell, page) for n, cell in enumerate(cells, 1)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return nbformat.v4.new_notebook(
-        cells=[*start, *carried(modules(text, modules_folder)), *cells],
+        cells=[
+            *start,
+            *carried(modules(text, modules_folder)),
+            *read_by(text, page.file.parent),
+            *cells,
+        ],
         metadata={"kernelspec": kernel},
     )
 
@@ -197,6 +202,21 @@ def carried(files):
         cell["id"] = f"module-{name}"
         cell.metadata = {"jupyter": {"source_hidden": True}}
     return cells
+
+
+def read_by(text, folder):
+    """Return collapsed cells that write the data of a page into the folder `data`."""
+    if not (files := data(text, folder)):
+        return []
+    codes = {"folder": 'from pathlib import Path\n\nPath("data").mkdir(exist_ok=True)'}
+    for file in files:
+        name = re.sub(r"[^\w-]", "-", file.stem)
+        codes[name] = f"%%writefile data/{file.name}\n{file.read_text().rstrip()}"
+    hidden = {"jupyter": {"source_hidden": True}}
+    return [
+        new_code_cell(code, id=f"data-{name}", metadata=hidden)
+        for name, code in codes.items()
+    ]
 
 
 def numbered(number, cell, page):
