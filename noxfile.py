@@ -103,6 +103,16 @@ def browser(session):
 
 
 @nox.session(default=False)
+def atlas(session):
+    """Survey all operations again; `-- 0.9.2` does it with that version of JAX."""
+    session.install(*LOCK)
+    if session.posargs:
+        versions = (f"{name}=={session.posargs[0]}" for name in ("jax", "jaxlib"))
+        session.install(*versions)
+    session.run("python", "tools/atlas.py", "docs/reference/data")
+
+
+@nox.session(default=False)
 def inventories(session):
     """Refresh the names of JAX, NumPy and Python that pages may link to."""
     session.install(*LOCK)

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: MIT-0
+"""An atlas of operations: what each does to an array that is split along an axis.
+
+Every operation is a line of JAX. It is compiled for arrays that are split over all
+devices along their first axis: once under Auto axes, where the compiler communicates as
+it must, and once under Explicit axes, where the type has a rule or an error is raised.
+
+    x  float32[N@x, 16]        v  float32[N@x]      i  int32[N@x]
+    a  float32[N@x, N]         t  float32[N@x, 4, 4]      a batch of small matrices
+    c  complex64[N@x, 8, 8]    w  float32[16, 16]         on every device
+    n  int32[]                 on every device; N is 64, or 8 for each device if more
+
+Nothing runs and no array is made: only the compiled program is read.
+
+    JAX_NUM_CPU_DEVICES=8 python atlas.py
+
+Copy this file alone: it needs JAX only. How a program is read is told to `survey`,
+which takes the function `read` of the book's `communication.py`.
+"""
+
+import contextlib
+import csv
+import html
+import io
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+TABLE = {
+    "elementwise": """
+        jnp.sin(x)
+        x + 1
+        x * x
+        x + w[:1]
+        x + a[:, :16]
+        jnp.where(x > 0, x, 0)
+        x.astype(jnp.int32)
+        lax.select(x > 0, x, -x)
+        jnp.clip(x, 0, 1)
+        jax.nn.one_hot(i, 8)
+    """,
+    "reductions": """
+        x.sum()
+        x.sum(0)
+        x.sum(1)
+        x.max(0)
+        x.prod(0)
+        x.mean(0)
+        x.std(0)
+        x.any(0)
+        x.argmax(0)
+        x.argmax(1)
+        jnp.linalg.norm(x)
+        jnp.count_nonzero(v)
+        jnp.median(v)
+        jnp.quantile(v, 0.9)
+        jax.nn.logsumexp(x, 0)
+        jax.nn.softmax(x, 0)
+        jax.nn.softmax(x, 1)
+    """,
+    "prefixes, orders, searches": """
+        jnp.cumsum(v)
+        jnp.cumsum(x, 1)
+        jnp.cumprod(v)
+        lax.cummax(v)
+        lax.associative_scan(jnp.add, v)
+        jnp.sort(v)
+        jnp.sort(x, 1)
+        jnp.argsort(v)
+        lax.top_k(v, 4)
+        jnp.unique(v, size=8)
+        jnp.searchsorted(v, 0.5)
+        jnp.searchsorted(v, v)
+        jnp.interp(v, v, v)
+        jnp.histogram(v, 8)
+        jnp.bincount(i, length=8)
+        jnp.nonzero(v, size=8)
+        jax.ops.segment_sum(v, i, 8)
+    """,
+    "shapes": """
+        x.T
+        x[None]
+        x.ravel()
+        x.reshape(-1, 8, 16)
+        x.reshape(8, -1, 16)
+        x.reshape(-1, 4, 4)
+        v.reshape(8, -1).T
+        jnp.broadcast_to(v, (4, *v.shape))
+        jnp.concatenate([x, x])
+        jnp.concatenate([x, x], 1)
+        jnp.stack([x, x])
+        jnp.stack([x, x], 1)
+        jnp.split(x, 2)
+        jnp.split(x, 2, 1)
+        jnp.tile(v, 2)
+        jnp.repeat(v, 2)
+        jnp.pad(v, 8)
+        jnp.pad(x, ((0, 0), (1, 1)))
+        jnp.flip(v)
+        jnp.flip(x, 1)
+        jnp.roll(v, 1)
+        jnp.roll(x, 1, 1)
+        jnp.diff(v)
+        jnp.tril(a)
+        jnp.diag(a)
+        jnp.diag(v)
+        jnp.trace(a)
+        jnp.kron(v, w[0])
+    """,
+    "indexing": """
+        x[0]
+        x[n]
+        x[:8]
+        x[::2]
+        x[:, 0]
+        x[:, :4]
+        v[i]
+        x[i]
+        w[i % 16]
+        jnp.take_along_axis(x, i[:, None] % 16, 1)
+        lax.dynamic_slice(v, (n,), (8,))
+        lax.dynamic_index_in_dim(x, n)
+        v.at[3].set(0)
+        v.at[n].set(0)
+        v.at[:8].set(0)
+        x.at[:, 0].set(0)
+        v.at[i].set(0)
+        v.at[i].add(v)
+        lax.dynamic_update_slice(v, w[0], (n,))
+    """,
+    "products": """
+        x @ w
+        x.T @ x
+        x @ x.T
+        a @ a
+        a @ v
+        v @ a
+        v @ v
+        jnp.outer(v, v)
+        jnp.einsum("nij,njk->nik", t, t)
+        jnp.tensordot(t, t, 3)
+        jnp.convolve(v, w[0, :3], "same")
+        jax.scipy.signal.fftconvolve(v, w[0, :3], "same")
+    """,
+    "linear algebra": """
+        jnp.linalg.solve(a, v)
+        jnp.linalg.inv(a)
+        jnp.linalg.det(a)
+        jnp.linalg.cholesky(a)
+        jnp.linalg.qr(x)
+        jnp.linalg.svd(x, full_matrices=False)
+        jnp.linalg.eigh(a)
+        jnp.linalg.lstsq(x, v)
+        lax.linalg.lu(a)
+        lax.linalg.triangular_solve(a, v[:, None], left_side=True)
+        jnp.linalg.matrix_power(a, 2)
+        jnp.linalg.solve(t, t)
+        jnp.linalg.cholesky(t)
+        jnp.linalg.eigh(t)
+    """,
+    "Fourier transforms": """
+        jnp.fft.fft(v)
+        jnp.fft.ifft(v)
+        jnp.fft.rfft(v)
+        jnp.fft.fft(x)
+        jnp.fft.fft(x, axis=0)
+        jnp.fft.fft2(c)
+        jnp.fft.fft2(a)
+        jnp.fft.fftn(c)
+        jnp.fft.ifftn(c)
+        jnp.fft.fftshift(v)
+    """,
+    "loops and maps": """
+        jax.vmap(jnp.sum)(x)
+        jax.vmap(jnp.sort)(x)
+        lax.map(jnp.sum, x)
+        lax.map(jnp.sum, x, batch_size=N // 8)
+        lax.scan(lambda s, row: (s + row, None), w[0], x)
+        lax.scan(lambda s, row: (s + row, s), w[0], x)
+        lax.fori_loop(0, N, lambda k, s: s + x[k], w[0])
+        lax.while_loop(lambda v: v.max() > 1, lambda v: v / 2, v)
+        jax.grad(lambda x: (x @ w).sum())(x)
+        jax.grad(lambda w: (x @ w).sum())(w)
+    """,
+}
+
+OPERATIONS = {
+    group: [line.strip() for line in text.strip().split("\n")]
+    for group, text in TABLE.items()
+}
+WARNING = re.compile("Falling back to replicated|Involuntary full rematerialization")
+SHARDING = re.compile(r"NamedSharding\(mesh=.*?, spec=(P\(.*?\))\)")
+
+LEFT = "text-align: left; white-space: nowrap"
+WORDS = "text-align: left; white-space: normal; min-width: 18rem"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation: everything is text but `sent`, bytes that one device sends.
+
+    `collectives` and `output` are what the compiler makes of it under Auto axes, and
+    `warning` is what it says itself when it gives up splitting the work. `explicit` is
+    the output's type under Explicit axes, or the name of the error whose first line is
+    `error`; a sharding in it is written as its spec.
+    """
+
+    group: str
+    operation: str
+    collectives: str
+    sent: float
+    output: str
+    warning: str
+    explicit: str
+    error: str
+
+
+def arguments(mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct | int]:
+    """Return what the operations' letters stand for, split over the mesh axis "x".
+
+    mesh: one axis "x". Returns shapes with dtypes and shardings; no array is made.
+    """
+    size = max(64, 8 * mesh.size)
+    shapes = {"x": (size, 16), "v": (size,), "a": (size, size), "t": (size, 4, 4)}
+    split = {name: (shape, jnp.float32) for name, shape in shapes.items()}
+    split |= {"c": ((size, 8, 8), jnp.complex64), "i": ((size,), jnp.int32)}
+    whole = {"w": ((16, 16), jnp.float32), "n": ((), jnp.int32)}
+
+    def place(table, spec):
+        sharding = jax.NamedSharding(mesh, spec)
+        return {
+            name: jax.ShapeDtypeStruct(*entry, sharding=sharding)
+            for name, entry in table.items()
+        }
+
+    return place(split, jax.P("x")) | place(whole, jax.P())
+
+
+def function(operation: str, names: Iterable[str]) -> Callable:
+    """Return the line of JAX `operation` as a function of the arrays `names`."""
+    known = {"jax": jax, "jnp": jnp, "lax": lax}
+    return eval(f"lambda {', '.join(names)}, N: {operation}", known)
+
+
+def survey(read: Callable, groups: Iterable[str] = OPERATIONS) -> list[Row]:
+    """Compile every operation of these groups, both ways, for all devices.
+
+    read: `read(text)`, of the text of a compiled program, returns something with
+    `counts`, a mapping from a collective's name to how often it runs, and `sent`, the
+    bytes that one device sends. Raises ValueError for a group that is not there.
+    """
+    if unknown := sorted(set(groups) - set(OPERATIONS)):
+        raise ValueError(f"no group {unknown}: pass some of {list(OPERATIONS)}")
+    return [
+        Row(group, line, *_auto(line, read), *_explicit(line))
+        for group in groups
+        for line in OPERATIONS[group]
+    ]
+
+
+def _lowered(operation: str, axis_type: jax.sharding.AxisType):
+    """Trace and lower an operation for all devices, with axes of this type."""
+    mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(axis_type,))
+    table = arguments(mesh)
+    f = jax.jit(function(operation, table), static_argnames="N")
+    with jax.set_mesh(mesh), contextlib.redirect_stdout(io.StringIO()):
+        return f.lower(**table, N=table["v"].size)
+
+
+def _auto(operation: str, read: Callable) -> tuple[str, float, str, str]:
+    """Return collectives, bytes, output and warning under Auto axes."""
+    lowered = _lowered(operation, jax.sharding.AxisType.Auto)
+    compiled, said = _quietly(lowered.compile)
+    program = read(compiled.as_text())
+    counts = program.counts.items()
+    collectives = ", ".join(
+        f"{kind} in a loop" if n is None else f"{n} {kind}"
+        for kind, n in sorted(counts)
+    )
+    warning = WARNING.search(said)
+    shardings = jax.tree.leaves(compiled.output_shardings)
+    outputs = jax.tree.leaves(lowered.out_info)
+    output = ", ".join(map(_type, outputs, shardings))
+    return collectives, float(program.sent), output, warning[0] if warning else ""
+
+
+def _explicit(operation: str) -> tuple[str, str]:
+    """Return the output's type under Explicit axes, or the error's name and words."""
+    try:
+        outputs = jax.tree.leaves(
+            _lowered(operation, jax.sharding.AxisType.Explicit).out_info
+        )
+    except Exception as error:  # the library's errors have no common, public class
+        words = SHARDING.sub(r"\1", str(error).strip())
+        return type(error).__name__, words.partition("\n")[0]
+    return ", ".join(_type(one, one.sharding) for one in outputs), ""
+
+
+def _quietly(f: Callable):
+    """Return `f()` and what the compiler's C++ code said on stderr meanwhile."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            result = f()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        return result, file.read().decode(errors="replace")
+
+
+def _type(aval, sharding) -> str:
+    """Write a type as [64@x, 16]."""
+    spec = [*getattr(sharding, "spec", ()), *[None] * aval.ndim]
+    axes = (f"{n}@{s}" if s else str(n) for n, s in zip(aval.shape, spec, strict=False))
+    return f"[{', '.join(axes)}]"
+
+
+def save(rows: Iterable[Row], path: Path | str):
+    """Write rows as a table of comma-separated values."""
+    with Path(path).open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(field.name for field in fields(Row))
+        writer.writerows(astuple(row) for row in rows)
+
+
+def load(path: Path | str) -> list[Row]:
+    """Read the rows that `save` wrote."""
+    with Path(path).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [Row(**row | {"sent": float(row["sent"])}) for row in rows]
+
+
+def changes(old: Iterable[Row], new: Iterable[Row]) -> list[tuple[str, str, str, str]]:
+    """List what differs between two surveys: operation, field, old value, new value.
+
+    An operation that only one survey has differs in the field "operation".
+    """
+    old, new = ({row.operation: asdict(row) for row in rows} for rows in (old, new))
+    found = []
+    for name in [*new, *(name for name in old if name not in new)]:
+        before, after = old.get(name), new.get(name)
+        if before and after:
+            pairs = [(key, str(before[key]), str(after[key])) for key in after]
+        else:
+            pairs = [("operation", name if before else "", name if after else "")]
+        found += [(name, key, one, other) for key, one, other in pairs if one != other]
+    return found
+
+
+class Table:
+    """Rows of text that display as a table, and print as one.
+
+    The first cell of a row is code. What follows the first line of a cell is folded.
+    """
+
+    def __init__(self, head: Iterable[str], rows: Iterable[Iterable]):
+        """Take a line of headings, and rows of as many cells."""
+        self.head = [*head]
+        self.rows = [[str(cell) for cell in row] for row in rows]
+
+    def __repr__(self) -> str:
+        """Align the columns."""
+        lines = [self.head, *self.rows]
+        lines = [[cell.replace("\n", ": ") for cell in line] for line in lines]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(map(str.ljust, line, widths)).rstrip() for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        head = "".join(
+            f'<th scope="col">{html.escape(cell)}</th>' for cell in self.head
+        )
+        body = "".join(map(_html_line, self.rows))
+        return (
+            '<div style="overflow-x: auto" role="region" tabindex="0" '
+            f'aria-label="Operations"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
+        )
+
+
+def _html_line(cells: list[str]) -> str:
+    first, *others = cells
+    name = f'<td style="{LEFT}"><code>{html.escape(first)}</code></td>'
+    return f"<tr>{name}{''.join(map(_html_cell, others))}</tr>"
+
+
+def _html_cell(text: str) -> str:
+    short, _, more = map(html.escape, text.partition("\n"))
+    if more:
+        more = f'<div style="{WORDS}">{more}</div>'
+        short = f"<details><summary>{short}</summary>{more}</details>"
+    style = WORDS if not more and len(text) > 40 else LEFT
+    return f'<td style="{style}">{short}</td>'
+
+
+def table(rows: Iterable[Row]) -> Table:
+    """Show rows: the operation, its messages and output, its rule or its error."""
+    head = "operation", "Auto: collectives", "bytes sent", "output", "Explicit"
+    lines = (
+        (
+            row.operation,
+            (row.collectives or "none")
+            + ("\nThe compiler warns." if row.warning else ""),
+            f"{row.sent:.0f}" if row.sent == row.sent else "unknown",
+            row.output,
+            f"{row.explicit}\n{row.error}" if row.error else row.explicit,
+        )
+        for row in rows
+    )
+    return Table(head, lines)
+
+
+def main():
+    """Say for how many operations a type under Explicit axes has a rule."""
+    lines = [line for group in OPERATIONS.values() for line in group]
+    refused = [line for line in lines if _explicit(line)[1]]
+    print(f"{len(lines)} operations on {jax.device_count()} devices, types Explicit:")
+    print(f"{len(lines) - len(refused)} have a rule, {len(refused)} raise an error")
+
+
+if __name__ == "__main__":
+    main()

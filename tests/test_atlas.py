@@ -1,0 +1,139 @@
+"""The atlas says what the compiler does, and finds what changed."""
+
+import sys
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from examples import atlas
+from examples.communication import measure, read
+
+GROUPS = "elementwise", "reductions"
+AUTO = jax.sharding.AxisType.Auto
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return atlas.survey(read, GROUPS)
+
+
+def row(group, operation):
+    found = atlas.Row(
+        group, operation, *atlas._auto(operation, read), *atlas._explicit(operation)
+    )
+    return found.collectives, found.sent, found.output, found.explicit
+
+
+def test_every_operation_stands_once():
+    lines = [line for group in atlas.OPERATIONS.values() for line in group]
+    assert len(lines) == len(set(lines)) > 100
+    assert all(lines)
+
+
+def test_every_operation_is_traced_on_one_device():
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(AUTO,), devices=jax.devices()[:1])
+    table = atlas.arguments(mesh)
+    for line in (line for group in atlas.OPERATIONS.values() for line in group):
+        f = atlas.function(line, table)
+        jax.eval_shape(lambda f=f, **table: f(**table, N=64), **table)
+
+
+def test_a_survey_goes_in_the_order_of_the_table(rows):
+    lines = [line for group in GROUPS for line in atlas.OPERATIONS[group]]
+    assert [row.operation for row in rows] == lines
+    assert {row.group for row in rows} == {*GROUPS}
+
+
+def test_bytes_and_collectives_are_those_of_the_program(rows):
+    table = atlas.arguments(jax.make_mesh((8,), "x", axis_types=(AUTO,)))
+    sums = {row.operation: row for row in rows}
+    for line in "x.sum(0)", "x.sum(1)", "jax.nn.softmax(x, 0)":
+        f = atlas.function(line, ["x"])
+        program = measure(lambda x, f=f: f(x, N=64), table["x"])
+        assert sums[line].sent == program.sent
+        counts = (f"{n} {kind}" for kind, n in program.counts.items())
+        assert sums[line].collectives == ", ".join(counts)
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("jnp.sort(v)", ("1 all-gather", 224, "[64]", "ShardingTypeError")),
+        ("jnp.flip(v)", ("1 collective-permute", 32, "[64@x]", "[64@x]")),
+        ("x.T", ("", 0, "[16, 64@x]", "[16, 64@x]")),
+        ("jnp.split(x, 2, 1)", ("", 0, "[64@x, 8], [64@x, 8]", "[64@x, 8], [64@x, 8]")),
+        ("v @ v", ("1 all-reduce", 7, "[]", "ShardingTypeError")),
+    ],
+)
+def test_known_operations_have_their_price(operation, expected):
+    assert row("any", operation) == expected
+
+
+def test_a_loop_of_unknown_length_is_said_to_be_one():
+    loop = "lax.while_loop(lambda v: v.max() > 1, lambda v: v / 2, v)"
+    collectives, sent, *_ = row("any", loop)
+    assert collectives == "all-reduce in a loop"
+    assert np.isnan(sent)
+
+
+def test_what_the_compiler_warns_of_is_noted_and_printed_nowhere(capfd):
+    *_, warning = atlas._auto("jnp.fft.fft2(a)", read)
+    assert capfd.readouterr().err == ""
+    version = tuple(map(int, jax.__version__.split(".")[:2]))
+    assert warning == ("Falling back to replicated" if version >= (0, 12) else "")
+
+
+def test_stderr_is_given_back(capfd):
+    with pytest.raises(ZeroDivisionError):
+        atlas._quietly(lambda: 1 / 0)
+    print("heard", file=sys.stderr)
+    assert capfd.readouterr().err == "heard\n"
+
+
+def test_an_error_is_its_first_line_without_the_mesh():
+    name, words = atlas._explicit("jnp.sort(v)")
+    assert name == "ShardingTypeError"
+    assert "sharding=P('x',)" in words
+    assert "AbstractMesh" not in words
+    assert "\n" not in words
+
+
+def test_a_table_comes_back_as_it_was_saved(rows, tmp_path):
+    odd = replace(rows[0], sent=float("nan"), error='a "quoted", long one')
+    atlas.save([*rows, odd], tmp_path / "a.csv")
+    loaded = atlas.load(tmp_path / "a.csv")
+    assert list(map(repr, loaded)) == list(map(repr, [*rows, odd]))
+    assert atlas.changes([odd], [atlas.load(tmp_path / "a.csv")[-1]]) == []
+
+
+def test_changes_are_listed_field_by_field(rows):
+    other = [replace(rows[1], sent=8.0, collectives="1 all-reduce"), *rows[2:]]
+    added = replace(rows[0], operation="jnp.new(x)")
+    assert atlas.changes(rows, rows) == []
+    assert atlas.changes(rows, [*other, added]) == [
+        (rows[1].operation, "collectives", "", "1 all-reduce"),
+        (rows[1].operation, "sent", "0.0", "8.0"),
+        ("jnp.new(x)", "operation", "", "jnp.new(x)"),
+        (rows[0].operation, "operation", rows[0].operation, ""),
+    ]
+
+
+def test_a_table_aligns_and_escapes():
+    shown = atlas.Table(["a", "b"], [["x < 1", 2], ["y", 30]])
+    assert str(shown).splitlines() == ["a      b", "x < 1  2", "y      30"]
+    assert "x &lt; 1" in shown._repr_html_()
+    assert "<th scope" in shown._repr_html_()
+
+
+def test_a_long_cell_is_folded_after_its_first_line():
+    shown = atlas.Table(["a", "b"], [["x", "TypeError\nIt is < 1."]])
+    assert str(shown).splitlines()[1] == "x  TypeError: It is < 1."
+    assert "<details><summary>TypeError</summary>" in shown._repr_html_()
+    assert ">It is &lt; 1.</div></details>" in shown._repr_html_()
+
+
+def test_an_unknown_group_is_refused():
+    with pytest.raises(ValueError, match=r"no group \['shape'\]: pass some of"):
+        atlas.survey(read, ["shape"])
