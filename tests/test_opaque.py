@@ -75,7 +75,7 @@ def test_it_finds_what_a_sort_finds_and_keeps_the_rows_split(shape, kind):
 
 
 @each_kind
-@settings(deadline=None, derandomize=True, max_examples=12)
+@settings(deadline=None, derandomize=True, max_examples=8)
 @given(
     spec=st.sampled_from(SPECS),
     k=st.sampled_from([1, 5, 16]),

@@ -30,7 +30,7 @@ from jax.sharding import AbstractMesh, AxisType
 # ------------------------------------------------------ on the host, by shard_map
 
 
-def numpy_svd(a: Array) -> tuple[Array, Array, Array]:
+def numpy_svd(a: Array) -> list[Array]:
     """Return the thin SVD that NumPy finds on the host: XLA sees a black box.
 
     a: [..., m, n] -> [..., m, r], [..., r], [..., r, n], with r = min(m, n)
@@ -43,19 +43,23 @@ def numpy_svd(a: Array) -> tuple[Array, Array, Array]:
         parts = np.linalg.svd(np.asarray(a), full_matrices=False)
         return [np.asarray(part, a.dtype) for part in parts]
 
-    parts = jax.pure_callback(call, results, a, vmap_method="broadcast_all")
-    zero = jnp.zeros_like(a, shape=())  # varies as `a` does, which a callback forgets
-    return tuple(part + zero for part in parts)
+    return jax.pure_callback(call, results, a, vmap_method="broadcast_all")
+
+
+def block_svd(block: Array) -> tuple[Array, Array, Array]:
+    """Return the thin SVD of a device's own matrices, from `numpy_svd`."""
+    zero = jnp.zeros_like(block, shape=())  # varies with the block: a callback forgets
+    return tuple(part + zero for part in numpy_svd(block))
 
 
 @jax.custom_vjp
 def block_singular_values(block: Array) -> Array:
     """Return the singular values of a device's own matrices: [b, m, n] -> [b, r]."""
-    return numpy_svd(block)[1]
+    return block_svd(block)[1]
 
 
 def _forward(block):
-    u, s, vh = numpy_svd(block)
+    u, s, vh = block_svd(block)
     return s, (u, vh)
 
 
