@@ -126,8 +126,8 @@ def merge(block: Array, k: int, axes: tuple[str, ...]) -> tuple[Array, Array]:
 def _partition(k, mesh, arguments, results):
     """Say how one device computes its part, and of which shardings."""
     *batch, _ = results[0].sharding.spec
-    taken = {name for part in batch for name in _names(part)}
-    along = _names(arguments[0].sharding.spec[-1])
+    taken = {name for part in batch for name in _axes_in(part)}
+    along = _axes_in(arguments[0].sharding.spec[-1])
     axes = tuple(name for name in along if name not in taken)
     rows = jax.NamedSharding(mesh, jax.P(*batch, axes or None))
     chosen = jax.NamedSharding(mesh, jax.P(*batch, None))
@@ -141,7 +141,7 @@ def _partition(k, mesh, arguments, results):
     return mesh, on_one_device, (chosen, chosen), (rows,)
 
 
-def _names(part) -> tuple[str, ...]:
+def _axes_in(part) -> tuple[str, ...]:
     return part if isinstance(part, tuple) else (part,) if part else ()
 
 
