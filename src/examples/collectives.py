@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT-0
+"""Collectives from nothing but `ppermute`: what the built-in ones do, hop by hop.
+
+P devices along a mesh axis form a ring, and a device sends to its neighbours only. What
+has to be everywhere goes all the way round; a sum grows at every device it passes. Each
+function does what one of `jax.lax` does, in the same bytes.
+
+    ring_all_gather       block  [.., n, ..]    ->  [.., n P, ..]  the blocks in order
+    ring_reduce_scatter   block  [.., n P, ..]  ->  [.., n, ..]    our piece of the sum
+    ring_all_reduce       block  of any shape   ->  the same       the sum
+    doubling_all_reduce   block  of any shape   ->  the same       the sum, P = 2^k
+    direct_all_to_all     block  [.., n P, ..]  ->  [.., n, ..]    piece j to device j
+
+Of its operand of b bytes a device sends (P - 1) b, (P - 1) / P b, 2 (P - 1) / P b, k b
+and (P - 1) / P b, as `ring_bytes` says. With `ways=2` half the pieces go round the
+other way: as many bytes, over twice as many links, in half the turns.
+
+Source of the doubling: Thakur, Rabenseifner, Gropp, Optimization of Collective
+Communication Operations in MPICH, 2005, https://doi.org/10.1177/1094342005051521.
+
+    JAX_NUM_CPU_DEVICES=8 python collectives.py
+
+Copy this file alone: it needs JAX only. Call the functions inside `jax.shard_map`; an
+`axis_name` may be a tuple of axes, in the order of the mesh. What they return varies
+along it, as its type says, and each device rounds a sum to the type of its block.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+PIECES = {  # what one device of P sends, in P-ths of its operand
+    "all-gather": lambda size: size * (size - 1),
+    "reduce-scatter": lambda size: size - 1,
+    "all-reduce": lambda size: 2 * (size - 1),
+    "all-to-all": lambda size: size - 1,
+    "doubling": lambda size: size * (size.bit_length() - 1),
+}
+
+
+def ring_bytes(kind: str, operand: int, size: int) -> int:
+    """Return how many bytes one of `size` devices sends of its `operand` bytes.
+
+    `kind` is XLA's name of a collective, such as "all-gather", or "doubling". Raises
+    ValueError if it is another one.
+    """
+    if kind not in PIECES:
+        raise ValueError(f"{kind!r} is no collective of {[*PIECES]}")
+    return -(-PIECES[kind](size) * operand // size)
+
+
+def ring_turns(kind: str, size: int, ways: int = 1) -> int:
+    """Return how many messages follow one another before the collective is done.
+
+    `kind` is XLA's name of a collective, such as "all-gather", or "doubling". Raises
+    ValueError if it is another one, or `ways` is not 1 or 2.
+    """
+    *_, (_, _, last) = legs(size, ways)
+    turns = {"all-reduce": 2 * last, "all-to-all": size - 1}
+    turns |= {"all-gather": last, "reduce-scatter": last}
+    turns |= {"doubling": size.bit_length() - 1}
+    if kind not in turns:
+        raise ValueError(f"{kind!r} is no collective of {[*PIECES]}")
+    return turns[kind]
+
+
+def shift(x: Array, axis_name: str, step: int) -> Array:
+    """Send `x` to the device `step` places further along the ring `axis_name`."""
+    size = lax.axis_size(axis_name)
+    return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
+
+
+def ring(axis_name: str | tuple[str, ...]) -> tuple[int, Array]:
+    """Return the size of the ring `axis_name` and our rank on it, or raise ValueError.
+
+    A rank follows the order of a tuple of axes, `ppermute` that of the mesh.
+    """
+    size, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    axes = jax.sharding.get_abstract_mesh().axis_names
+    if isinstance(axis_name, tuple) and sorted(axis_name, key=axes.index) != [
+        *axis_name
+    ]:
+        raise ValueError(f"{axis_name} is not in the order of the mesh, {axes}")
+    return size, rank
+
+
+def legs(size: int, ways: int) -> list[tuple[tuple[int, ...], int, int]]:
+    """Return `steps, first, last`: who goes which way, from turn `first` to `last`."""
+    if ways not in (1, 2):
+        raise ValueError(f"a ring has 1 or 2 ways round, not {ways}")
+    both = (size - 1) // 2 * (ways - 1)
+    return [((+1, -1)[:ways], 0, both), ((+1,), both, size - 1 - both)]
+
+
+def go_round(hop: Callable, carry, size: int, ways: int):
+    """Return the last `carry = hop(steps, turn, carry)` of a trip round the ring."""
+    for steps, first, last in legs(size, ways):
+        carry = lax.fori_loop(first, last, partial(hop, steps), carry)
+    return carry
+
+
+def piece_width(block: Array, axis: int, size: int) -> int:
+    """Return how wide each of `size` pieces along `axis` is, or raise ValueError."""
+    if not -block.ndim <= axis < block.ndim:
+        raise ValueError(f"a block {block.shape} has no axis {axis}")
+    n = block.shape[axis]
+    if n % size:
+        raise ValueError(
+            f"{n} elements along axis {axis} cannot be cut into {size} pieces: pad "
+            f"them to {-(-n // size) * size}"
+        )
+    return n // size
+
+
+def check_sum(block: Array):
+    """Raise ValueError for truth values, whose sums `lax.psum` counts in integers."""
+    if block.dtype == jnp.bool:
+        raise ValueError("truth values do not add up: pass block.astype(int)")
+
+
+def ring_all_gather(
+    block: Array, axis_name: str, axis: int = 0, ways: int = 1
+) -> Array:
+    """Put the blocks of all devices side by side: `lax.all_gather(.., tiled=True)`.
+
+    block: [.., n, ..] -> [.., n P, ..]
+
+    Raises ValueError if the block has no such axis, or `ways` is not 1 or 2.
+    """
+    size, rank = ring(axis_name)
+    n, axis = piece_width(block, axis, 1), axis % block.ndim
+
+    def put(whole, part, owner):
+        return lax.dynamic_update_slice_in_dim(whole, part, owner % size * n, axis)
+
+    def hop(steps, turn, carry):
+        whole, [*parts] = carry
+        for way, step in enumerate(steps):
+            parts[way] = shift(parts[way], axis_name, step)
+            whole = put(whole, parts[way], rank - step * (turn + 1))
+        return whole, parts
+
+    shape = *block.shape[:axis], n * size, *block.shape[axis + 1 :]
+    whole = put(jnp.zeros_like(block, shape=shape), block, rank)
+    mine = lax.dynamic_slice_in_dim(whole, rank * n, n, axis)  # block, of varying type
+    whole, _ = go_round(hop, (whole, [mine] * ways), size, ways)
+    return whole
+
+
+def ring_reduce_scatter(
+    block: Array, axis_name: str, axis: int = 0, ways: int = 1
+) -> Array:
+    """Add up all blocks and keep our piece: `lax.psum_scatter(.., tiled=True)`.
+
+    block: [.., n P, ..] -> [.., n, ..]
+
+    Raises ValueError if P does not divide that axis, or `ways` is not 1 or 2.
+    """
+    check_sum(block)
+    size, rank = ring(axis_name)
+    n, axis = piece_width(block, axis, size), axis % block.ndim
+    (_, _, back), (_, _, there) = legs(size, ways)
+
+    def piece(owner):
+        return lax.dynamic_slice_in_dim(block, owner % size * n, n, axis)
+
+    def hop(steps, turn, totals):
+        [*totals] = totals
+        for way, (step, hops) in enumerate(zip(steps, (there, back), strict=False)):
+            mine = piece(rank + step * (hops - turn))
+            totals[way] = shift(totals[way] + mine, axis_name, step)
+        return totals
+
+    none = jnp.zeros_like(piece(rank))
+    return sum(go_round(hop, [none] * ways, size, ways), piece(rank))
+
+
+def ring_all_reduce(block: Array, axis_name: str, ways: int = 1) -> Array:
+    """Add up the blocks of all devices, on all devices: `lax.psum`.
+
+    block: any shape -> the same; zeros fill it up to a multiple of P elements
+
+    Raises ValueError if `ways` is not 1 or 2.
+    """
+    row = jnp.pad(block.ravel(), (0, -block.size % lax.axis_size(axis_name)))
+    piece = ring_reduce_scatter(row, axis_name, 0, ways)
+    row = ring_all_gather(piece, axis_name, 0, ways)
+    return row[: block.size].reshape(block.shape)
+
+
+def doubling_all_reduce(block: Array, axis_name: str) -> Array:
+    """Add up the blocks of all devices, on all devices, in log2 P messages: `lax.psum`.
+
+    block: any shape -> the same
+
+    Raises ValueError unless P is a power of two.
+    """
+    check_sum(block)
+    size, _ = ring(axis_name)
+    if size & (size - 1):
+        raise ValueError(
+            f"{size} devices cannot pair up again and again: take a power of two, or "
+            "ring_all_reduce"
+        )
+    for bit in range(size.bit_length() - 1):
+        pairs = [(i, i ^ 1 << bit) for i in range(size)]
+        block = block + lax.ppermute(block, axis_name, pairs)
+    return block
+
+
+def direct_all_to_all(
+    block: Array, axis_name: str, split_axis: int, concat_axis: int
+) -> Array:
+    """Send piece j to device j, join what arrives: `lax.all_to_all(.., tiled=True)`.
+
+    block: [.., n P, .., m, ..] -> [.., n, .., m P, ..]
+
+    Raises ValueError if P does not divide the axis to split, or there is no such axis.
+    """
+    size, rank = ring(axis_name)
+    n, _ = piece_width(block, split_axis, size), piece_width(block, concat_axis, 1)
+    split_axis, concat_axis = split_axis % block.ndim, concat_axis % block.ndim
+    arrived = []
+    for turn in range(size):  # unrolled: each turn has a route of its own
+        first = (rank + turn) % size * n
+        piece = lax.dynamic_slice_in_dim(block, first, n, split_axis)
+        arrived.append(shift(piece, axis_name, turn))
+    m = arrived[0].shape[concat_axis]
+    arrived = jnp.concatenate(arrived[::-1], concat_axis)  # from rank + 1, ..., rank
+    return jnp.roll(arrived, (rank + 1) * m, concat_axis)
+
+
+def main():
+    """Add up the numbers of all devices round a ring, both ways."""
+    count = jax.device_count()
+    with jax.set_mesh(jax.make_mesh((count,), ("x",))):
+        add = jax.shard_map(
+            lambda block: ring_all_reduce(block, "x", ways=2),
+            in_specs=jax.P("x"),
+            out_specs=jax.P("x"),
+        )
+        ranks = jax.device_put(jnp.arange(count), jax.P("x"))
+        sums = jax.jit(add)(ranks)
+        print(f"{jax.typeof(sums)}  {sums}, expect {count * (count - 1) // 2} each")
+
+
+if __name__ == "__main__":
+    main()

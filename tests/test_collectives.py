@@ -1,0 +1,400 @@
+import csv
+import math
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+from jax.sharding import AxisType
+
+from examples.collectives import (
+    direct_all_to_all,
+    doubling_all_reduce,
+    ring_all_gather,
+    ring_all_reduce,
+    ring_bytes,
+    ring_reduce_scatter,
+    ring_turns,
+)
+from examples.communication import measure
+
+ROOT = Path(__file__).parents[1]
+MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
+KINDS = [AxisType.Explicit, AxisType.Auto]
+AXES = ["x", "y", ("x", "y")]
+DTYPES = [jnp.float32, jnp.bfloat16, jnp.complex64, jnp.int32, jnp.int8]
+BLOCKS = jax.P("x", "y")
+
+each_mesh = pytest.mark.parametrize("mesh", MESHES)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+each_way = pytest.mark.parametrize("ways", [1, 2])
+
+
+def gathered(stack):
+    """Return what every device has after an all-gather of `stack[rank]`, [n, m]."""
+    return [np.concatenate(stack, axis=1)] * len(stack)
+
+
+def scattered(stack):
+    return np.split(stack.sum(axis=0), len(stack), axis=0)
+
+
+def reduced(stack):
+    return [stack.sum(axis=0)] * len(stack)
+
+
+def exchanged(stack):
+    pieces = [np.split(block, len(stack), axis=0) for block in stack]
+    return [np.concatenate(mine, axis=1) for mine in zip(*pieces, strict=True)]
+
+
+# Each of ours, XLA's name for it, the built-in one, and the reference in NumPy.
+CASES = {
+    "gather": (
+        lambda b, axis: ring_all_gather(b, axis, 1),
+        "all-gather",
+        lambda b, axis: lax.all_gather(b, axis, axis=1, tiled=True),
+        gathered,
+    ),
+    "gather both ways": (
+        lambda b, axis: ring_all_gather(b, axis, -1, ways=2),
+        "all-gather",
+        lambda b, axis: lax.all_gather(b, axis, axis=1, tiled=True),
+        gathered,
+    ),
+    "scatter": (
+        ring_reduce_scatter,
+        "reduce-scatter",
+        lambda b, axis: lax.psum_scatter(b, axis, tiled=True),
+        scattered,
+    ),
+    "scatter both ways": (
+        lambda b, axis: ring_reduce_scatter(b, axis, -2, ways=2),
+        "reduce-scatter",
+        lambda b, axis: lax.psum_scatter(b, axis, tiled=True),
+        scattered,
+    ),
+    "reduce": (ring_all_reduce, "all-reduce", lax.psum, reduced),
+    "reduce both ways": (
+        lambda b, axis: ring_all_reduce(b, axis, ways=2),
+        "all-reduce",
+        lax.psum,
+        reduced,
+    ),
+    "doubling": (doubling_all_reduce, "doubling", lax.psum, reduced),
+    "exchange": (
+        lambda b, axis: direct_all_to_all(b, axis, 0, 1),
+        "all-to-all",
+        lambda b, axis: lax.all_to_all(b, axis, 0, 1, tiled=True),
+        exchanged,
+    ),
+}
+each_case = pytest.mark.parametrize("case", CASES)
+
+
+@contextmanager
+def devices(mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some = jax.devices()[: math.prod(mesh)]
+    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
+    with jax.set_mesh(mesh):
+        yield
+
+
+def field(mesh, shape, dtype=jnp.float32, seed=0):
+    """Return a block of this shape for each device: [X@x, Y@y, ..]."""
+    random = np.random.default_rng(seed)
+    array = random.integers(-4, 5, (*mesh, *shape))  # small: bfloat16 adds them exactly
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        array = array * (2 + 1j)
+    return jax.device_put(jnp.asarray(array, dtype), BLOCKS)
+
+
+def on_blocks(f, axis):
+    """Return the program that runs `f(block, axis)` on the block of each device."""
+
+    def program(array):
+        return jax.shard_map(
+            lambda blocks: f(blocks[0, 0], axis)[None, None],
+            in_specs=BLOCKS,
+            out_specs=BLOCKS,
+        )(array)
+
+    return jax.jit(program)
+
+
+def oracle(reference, array, axis):
+    """Apply a reference to the blocks along `axis`: [X, Y, ..] -> [X, Y, ..]."""
+    array = np.asarray(array)
+    if isinstance(axis, tuple):
+        after = np.stack(reference(array.reshape(-1, *array.shape[2:])))
+        return after.reshape(*array.shape[:2], *after.shape[1:])
+    if axis == "y":
+        return np.stack([np.stack(reference(blocks)) for blocks in array])
+    return oracle(reference, array.swapaxes(0, 1), "y").swapaxes(0, 1)
+
+
+def count(mesh, axis):
+    sizes = dict(zip("xy", mesh, strict=True))
+    return math.prod(sizes[name] for name in axis)
+
+
+def widened(dtype):
+    """Return the bytes of an element as XLA:CPU sends it: bfloat16 takes four."""
+    return 4 if dtype == jnp.bfloat16 else jnp.dtype(dtype).itemsize
+
+
+def check(case, mesh, axis, shape, dtype=jnp.float32):
+    ours, kind, theirs, reference = CASES[case]
+    array = field(mesh, shape, dtype)
+    f, g = on_blocks(ours, axis), on_blocks(theirs, axis)
+    answer, built_in = f(array), jax.eval_shape(g, array)
+    assert (answer.shape, answer.dtype) == (built_in.shape, built_in.dtype)
+    assert answer.sharding.is_equivalent_to(g(array).sharding, answer.ndim)
+    expected = oracle(reference, array, axis)
+    np.testing.assert_array_equal(answer, expected)
+    np.testing.assert_array_equal(g(array), expected)
+    size, operand = count(mesh, axis), math.prod(shape) * widened(dtype)
+    assert measure(f, array).sent == ring_bytes(kind, operand, size)
+    if kind != "doubling":
+        assert measure(g, array).sent == ring_bytes(kind, operand, size)
+
+
+def possible(case, mesh, axis):
+    size = count(mesh, axis)
+    return case != "doubling" or size & (size - 1) == 0
+
+
+@each_case
+@pytest.mark.parametrize(
+    ("mesh", "axis"),
+    [((1, 1), "x"), ((8, 1), "x"), ((1, 8), "y"), ((2, 4), "y"), ((3, 2), "x")],
+)
+def test_each_does_what_the_built_in_one_does_in_its_bytes(case, mesh, axis):
+    if possible(case, mesh, axis):
+        with devices(mesh):
+            check(case, mesh, axis, (24, 2))
+
+
+@settings(deadline=None, derandomize=True, max_examples=24)
+@given(st.data())
+def test_any_block_along_any_axes_of_any_type_is_right_and_costs_what_it_should(data):
+    mesh, axis = data.draw(st.sampled_from(MESHES)), data.draw(st.sampled_from(AXES))
+    case = data.draw(st.sampled_from([c for c in CASES if possible(c, mesh, axis)]))
+    n = count(mesh, axis) * data.draw(st.integers(1, 3))
+    shape = n, data.draw(st.integers(1, 5))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    with devices(mesh, data.draw(st.sampled_from(KINDS))):
+        check(case, mesh, axis, shape, dtype)
+
+
+@each_case
+def test_the_gradient_is_that_of_the_built_in_one_in_its_bytes(case):
+    ours, _, theirs, _ = CASES[case]
+    with devices((2, 4)):
+        array = field((2, 4), (8, 3))
+        weights = np.random.default_rng(1).standard_normal(
+            jax.eval_shape(on_blocks(ours, "y"), array).shape
+        )
+
+        def loss(array, f):
+            return (on_blocks(f, "y")(array) * weights).sum()
+
+        mine, wanted = (
+            jax.jit(jax.grad(lambda array, f=f: loss(array, f))) for f in (ours, theirs)
+        )
+        np.testing.assert_allclose(mine(array), wanted(array), rtol=1e-5, atol=1e-5)
+        assert mine(array).sharding.is_equivalent_to(array.sharding, 4)
+        factor = 4 / 3 if case == "doubling" else 1  # 2 of 4 pieces against 2 * 3
+        assert measure(mine, array).sent == factor * measure(wanted, array).sent
+
+
+@pytest.mark.parametrize("case", ["gather both ways", "reduce", "exchange"])
+def test_a_batch_is_served_inside_and_outside(case):
+    ours, _, _, reference = CASES[case]
+    with devices((2, 4)):
+        array = field((2, 4), (3, 8, 2))
+        inside = on_blocks(jax.vmap(ours, (0, None)), "y")
+        outside = jax.vmap(on_blocks(ours, "y"), in_axes=2, out_axes=2)
+        expected = np.stack(
+            [oracle(reference, array[:, :, i], "y") for i in range(3)], axis=2
+        )
+        np.testing.assert_array_equal(inside(array), expected)
+        np.testing.assert_array_equal(jax.jit(outside)(array), expected)
+
+
+@each_case
+def test_a_block_that_is_the_same_everywhere_counts_on_every_device(case):
+    ours, _, _, reference = CASES[case]
+    with devices((2, 4)):
+        block = np.arange(16).reshape(8, 2)
+        program = jax.shard_map(
+            lambda block: ours(block, "y"),
+            in_specs=jax.P(),
+            out_specs=jax.P("y"),
+        )
+        expected = np.concatenate(reference(np.stack([block] * 4)))
+        np.testing.assert_array_equal(jax.jit(program)(block), expected)
+
+
+@each_case
+def test_one_device_sends_nothing(case):
+    ours, _, _, _ = CASES[case]
+    with devices((8, 1)):
+        array = field((8, 1), (4, 2))
+        assert measure(on_blocks(ours, "y"), array).counts == {}
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 7), (2, 0)])
+@each_way
+def test_an_all_reduce_fills_its_pieces_with_zeros(shape, ways):
+    with devices((2, 4)):
+        array = field((2, 4), shape)
+        program = on_blocks(lambda b, axis: ring_all_reduce(b, axis, ways), "y")
+        np.testing.assert_array_equal(program(array), oracle(reduced, array, "y"))
+        padded = -(-math.prod(shape) // 4) * 4 * 4
+        assert measure(program, array).sent == ring_bytes("all-reduce", padded, 4)
+
+
+@pytest.mark.parametrize("case", ["reduce", "reduce both ways", "doubling"])
+def test_all_devices_get_the_same_bits(case):
+    ours, _, _, _ = CASES[case]
+    with devices((8, 1)):
+        noise = np.random.default_rng(2).standard_normal((8, 1, 40)).astype(np.float32)
+        sums = np.asarray(on_blocks(ours, "x")(jax.device_put(noise, BLOCKS)))
+    assert (sums == sums[0]).all()
+    np.testing.assert_allclose(sums[0], noise.sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("case", "size"), [("gather", 8), ("scatter", 8), ("gather", 5), ("reduce", 5)]
+)
+def test_the_messages_are_as_many_as_the_turns_and_half_the_turns_both_ways(case, size):
+    ours, kind, _, _ = CASES[case]
+    both, _, _, _ = CASES[f"{case} both ways"]
+    with devices((size, 1)):
+        array = field((size, 1), (size, 2))
+        one, two = (measure(on_blocks(f, "x"), array) for f in (ours, both))
+    turns = ring_turns(kind, size)
+    assert one.counts == two.counts == {"collective-permute": turns}
+    assert ring_turns(kind, size, ways=2) == turns // (size - 1) * (size // 2)
+    ahead = {(i, (i + 1) % size) for i in range(size)}
+    forward = [c.times for c in two.collectives if set(c.groups) == ahead]
+    assert sum(forward) == ring_turns(kind, size, ways=2)
+
+
+@pytest.mark.parametrize("case", ["gather", "scatter", "reduce both ways"])
+def test_a_program_does_not_grow_with_the_ring(case):
+    def length(size):
+        with devices((size, 1)):
+            array = field((size, 1), (size, 2))
+            return len(
+                on_blocks(CASES[case][0], "x").lower(array).as_text().split("\n")
+            )
+
+    assert length(8) == length(4)
+
+
+def test_doubling_takes_the_logarithm_in_turns():
+    with devices((8, 1)):
+        program = measure(on_blocks(doubling_all_reduce, "x"), field((8, 1), (4,)))
+    assert program.counts == {"collective-permute": ring_turns("doubling", 8)}
+    assert ring_turns("doubling", 8) == 3
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1, 0), (-1, 1), (2, -3)])
+def test_an_exchange_may_split_and_join_any_axes(axes):
+    split, concat = axes
+    with devices((2, 4)):
+        array = field((2, 4), (4, 8, 4))
+        ours = on_blocks(lambda b, axis: direct_all_to_all(b, axis, *axes), "y")
+        pieces = np.split(np.asarray(array), 4, axis=split % 3 + 2)
+        rows = [
+            np.concatenate([*piece.swapaxes(0, 1)], concat % 3 + 1) for piece in pieces
+        ]
+        np.testing.assert_array_equal(ours(array), np.stack(rows, axis=1))
+
+
+def test_one_axis_may_be_manual_while_the_other_is_left_to_the_compiler():
+    mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    with jax.set_mesh(mesh):
+        array = jax.device_put(np.arange(64).reshape(8, 8), BLOCKS)
+        program = jax.shard_map(
+            lambda block: ring_all_reduce(block, "y", ways=2),
+            in_specs=jax.P(None, "y"),
+            out_specs=jax.P(None, "y"),
+            axis_names={"y"},
+        )
+        expected = np.tile(np.asarray(array).reshape(8, 4, 2).sum(axis=1), 4)
+        np.testing.assert_array_equal(jax.jit(program)(array), expected)
+
+
+def refused(f, shape, dtype=jnp.float32, mesh=(2, 4)):
+    with devices(mesh):
+        on_blocks(f, "y")(field(mesh, shape, dtype))
+
+
+def test_what_cannot_be_cut_is_refused():
+    complaint = "6 elements along axis 0 cannot be cut into 4 pieces: pad them to 8"
+    with pytest.raises(ValueError, match=complaint):
+        refused(ring_reduce_scatter, (6,))
+    with pytest.raises(ValueError, match=complaint):
+        refused(lambda b, axis: direct_all_to_all(b, axis, 0, 1), (6, 2))
+    for axis in 1, -2:
+        with pytest.raises(ValueError, match=rf"a block \(8,\) has no axis {axis}"):
+            refused(lambda b, name, axis=axis: ring_all_gather(b, name, axis), (8,))
+        with pytest.raises(ValueError, match=rf"a block \(8,\) has no axis {axis}"):
+            refused(
+                lambda b, name, axis=axis: direct_all_to_all(b, name, 0, axis), (8,)
+            )
+
+
+def test_other_ways_round_and_other_powers_are_refused():
+    for f in ring_all_gather, ring_reduce_scatter:
+        with pytest.raises(ValueError, match="a ring has 1 or 2 ways round, not 3"):
+            refused(lambda b, axis, f=f: f(b, axis, 0, 3), (8,))
+    with pytest.raises(ValueError, match="6 devices cannot pair up again and again"):
+        refused(lambda b, axis: doubling_all_reduce(b, ("x", axis)), (8,), mesh=(3, 2))
+
+
+def test_axes_in_another_order_than_that_of_the_mesh_are_refused():
+    for f in ring_all_gather, ring_reduce_scatter, doubling_all_reduce:
+        with pytest.raises(
+            ValueError, match=r"is not in the order of the mesh, \('x', '"
+        ):
+            refused(lambda b, _, f=f: f(b, ("y", "x")), (8,))
+
+
+def test_truth_values_are_no_numbers_to_add_but_may_travel():
+    for f in ring_reduce_scatter, ring_all_reduce, doubling_all_reduce:
+        with pytest.raises(ValueError, match=r"pass block.astype\(int\)"):
+            refused(f, (8,), bool)
+    with devices((2, 4)):
+        array = field((2, 4), (3, 2), bool)
+        answer = on_blocks(lambda b, axis: ring_all_gather(b, axis, 1), "y")(array)
+        np.testing.assert_array_equal(answer, oracle(gathered, array, "y"))
+
+
+def test_a_collective_of_another_name_has_no_price():
+    with pytest.raises(ValueError, match="'psum' is no collective of"):
+        ring_bytes("psum", 1, 8)
+    with pytest.raises(ValueError, match="'psum' is no collective of"):
+        ring_turns("psum", 8)
+
+
+def test_bytes_are_rounded_up():
+    assert ring_bytes("all-reduce", 100, 8) == 175
+    assert ring_bytes("reduce-scatter", 1, 8) == 1
+
+
+def test_the_page_fits_its_line_to_the_times_that_the_benchmark_measured():
+    page = (ROOT / "docs/per-device/collectives.md").read_text()
+    lines = csv.DictReader((ROOT / "benchmarks/results/collectives.csv").open())
+    for line in lines:
+        if line["program"] in ("psum", "ring_all_reduce"):
+            assert f"{float(line['microseconds']):g}" in page, line
