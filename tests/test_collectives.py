@@ -302,11 +302,13 @@ def test_a_program_does_not_grow_with_the_ring(case):
     assert length(8) == length(4)
 
 
-def test_doubling_takes_the_logarithm_in_turns():
+@pytest.mark.parametrize(("case", "turns"), [("doubling", 3), ("exchange", 7)])
+def test_other_routes_are_a_message_a_turn(case, turns):
+    ours, kind, _, _ = CASES[case]
     with devices((8, 1)):
-        program = measure(on_blocks(doubling_all_reduce, "x"), field((8, 1), (4,)))
-    assert program.counts == {"collective-permute": ring_turns("doubling", 8)}
-    assert ring_turns("doubling", 8) == 3
+        program = measure(on_blocks(ours, "x"), field((8, 1), (8, 2)))
+    assert program.counts == {"collective-permute": turns}
+    assert ring_turns(kind, 8) == turns
 
 
 @pytest.mark.parametrize("axes", [(0, 0), (1, 0), (-1, 1), (2, -3)])
@@ -367,7 +369,7 @@ def test_other_ways_round_and_other_powers_are_refused():
 def test_axes_in_another_order_than_that_of_the_mesh_are_refused():
     for f in ring_all_gather, ring_reduce_scatter, doubling_all_reduce:
         with pytest.raises(
-            ValueError, match=r"is not in the order of the mesh, \('x', '"
+            ValueError, match=r"is not in the order of the mesh: pass \('x', '"
         ):
             refused(lambda b, _, f=f: f(b, ("y", "x")), (8,))
 

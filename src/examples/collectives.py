@@ -80,10 +80,9 @@ def ring(axis_name: str | tuple[str, ...]) -> tuple[int, Array]:
     """
     size, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
     axes = jax.sharding.get_abstract_mesh().axis_names
-    if isinstance(axis_name, tuple) and sorted(axis_name, key=axes.index) != [
-        *axis_name
-    ]:
-        raise ValueError(f"{axis_name} is not in the order of the mesh, {axes}")
+    order = tuple(axis for axis in axes if axis in axis_name)
+    if isinstance(axis_name, tuple) and axis_name != order:
+        raise ValueError(f"{axis_name} is not in the order of the mesh: pass {order}")
     return size, rank
 
 
