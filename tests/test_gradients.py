@@ -1,0 +1,353 @@
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+from jax.sharding import AxisType
+
+from examples.communication import measure
+from examples.gradients import accumulate, check_gradient, value_and_grad
+
+MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
+KINDS = [AxisType.Explicit, AxisType.Auto]
+ALL = ("batch", "model")
+SIZES = {"w": (6, 8), "b": (8,), "v": (8, 4)}
+N = sum(math.prod(shape) for shape in SIZES.values())
+
+each_mesh = pytest.mark.parametrize("mesh", MESHES)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+
+
+@contextmanager
+def devices(mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some = jax.devices()[: math.prod(mesh)]
+    with jax.set_mesh(jax.make_mesh(mesh, ALL, devices=some, axis_types=(kind,) * 2)):
+        yield
+
+
+def random(shape, dtype=jnp.float32, seed=0):
+    array = np.random.default_rng(seed).standard_normal(shape)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        array = array + 1j * np.random.default_rng(seed + 1).standard_normal(shape)
+    return np.asarray(array).astype(dtype)
+
+
+def network(dtype=jnp.float32):
+    return {
+        name: random(shape, dtype, i) for i, (name, shape) in enumerate(SIZES.items())
+    }
+
+
+def examples(*shape):
+    """Return inputs and targets, [.., 6] and [.., 4]."""
+    return random((*shape, 6), seed=7), random((*shape, 4), seed=8)
+
+
+def chance(*shape):
+    """Return random weights, a few of them zero."""
+    weights = np.random.default_rng(9).uniform(-0.2, 1, shape)
+    return np.maximum(weights, 0).astype(np.float32)
+
+
+def squares(params, block):
+    x, y = block
+    hidden = jnp.tanh(x @ params["w"] + params["b"])
+    spec = jax.typeof(x).sharding.spec
+    out = jnp.einsum("bh,ho->bo", hidden, params["v"], out_sharding=jax.P(*spec))
+    return jnp.square(jnp.abs(out - y)).sum(-1)
+
+
+def double(array):
+    wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
+    return np.asarray(array).astype(wide)
+
+
+def truth(params, batch, weights=None):
+    """Return the mean loss and its gradient in NumPy, in double precision."""
+    w, b, v = (double(params[name]) for name in "wbv")
+    x, y = (double(array).reshape(-1, array.shape[-1]) for array in batch)
+    scale = np.ones(len(x)) if weights is None else double(weights).reshape(-1)
+    scale = scale / scale.sum()
+    h = np.tanh(x @ w + b)
+    error = h @ v - y
+    back = 2 * scale[:, None] * error.conj()  # JAX's gradient is the conjugate
+    deeper = back @ v.T * (1 - h**2)
+    gradient = {"w": x.T @ deeper, "b": deeper.sum(0), "v": h.T @ back}
+    return scale @ np.square(np.abs(error)).sum(-1), gradient
+
+
+def agree(answer, expected, eps=1e-6):
+    for mine, wanted in zip(
+        jax.tree.leaves(answer), jax.tree.leaves(expected), strict=True
+    ):
+        scale = np.abs(wanted).max()
+        np.testing.assert_allclose(double(mine) / scale, wanted / scale, atol=10 * eps)
+
+
+def place(tree, *spec):
+    return jax.device_put(tree, jax.P(*spec))
+
+
+def step(params, batches, weights=None, axis="batch"):
+    return accumulate(squares, params, batches, weights, axis)
+
+
+def sent(size, words):
+    """Return the bytes that one device sends to sum `words` float32 over `size`."""
+    return 2 * (size - 1) * 4 * words // size
+
+
+def once(mesh):
+    return {"all-reduce": 1} if mesh[0] > 1 else {}
+
+
+@each_mesh
+@each_kind
+def test_the_gradient_of_a_step_is_that_of_the_mean_over_all_examples(kind, mesh):
+    batches, weights = examples(3, 24), chance(3, 24)
+    with devices(mesh, kind):
+        params = place(network())
+        placed = place((batches, weights), None, "batch")
+        agree(step(params, *placed), truth(params, batches, weights))
+        agree(step(params, placed[0]), truth(params, batches))
+
+
+@each_kind
+@pytest.mark.parametrize("axis", [ALL, ALL[::-1], "model"])
+def test_any_axes_may_split_the_batch(axis, kind):
+    batches = examples(2, 24)
+    with devices((2, 4), kind):
+        params = place(network())
+        placed = place(batches, None, axis)
+        agree(step(params, placed, axis=axis), truth(params, batches))
+        program = measure(lambda *args: step(*args, axis=axis), params, placed)
+    assert program.counts == {"all-reduce": 1}
+    assert program.sent == sent(4 if axis == "model" else 8, N + 2)
+
+
+@each_kind
+def test_one_batch_is_one_microbatch(kind):
+    batch, weights = examples(24), chance(24)
+    with devices((8, 1), kind):
+        params = place(network())
+        placed = place((batch, weights), "batch")
+        agree(value_and_grad(squares, params, *placed), truth(params, batch, weights))
+        agree(value_and_grad(squares, params, placed[0]), truth(params, batch))
+        program = measure(lambda *a: value_and_grad(squares, *a), params, *placed)
+    assert program.counts == {"all-reduce": 1}
+    assert program.sent == sent(8, N + 2)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.complex64])
+def test_a_gradient_has_the_type_of_its_parameters(dtype):
+    batches = examples(3, 24)
+    with devices((8, 1)):
+        params = place(network(dtype))
+        value, gradient = step(params, place(batches, None, "batch"))
+        assert value.dtype == jnp.float32
+        assert {leaf.dtype for leaf in gradient.values()} == {jnp.dtype(dtype)}
+        agree((value, gradient), truth(params, batches), float(jnp.finfo(dtype).eps))
+
+
+def test_narrow_types_are_added_up_in_float32():
+    with devices((8, 1)):
+        ones = place(np.ones((1024, 8), jnp.bfloat16), None, "batch")
+        slope = accumulate(lambda p, x: p * x, place(jnp.ones((), jnp.bfloat16)), ones)
+        assert slope[1] == 1  # a bfloat16 gets stuck at 256
+
+
+@each_kind
+def test_gradients_lie_where_the_parameters_do(kind):
+    batches = examples(2, 24)
+    specs = {"w": jax.P(None, "model"), "b": jax.P("model"), "v": jax.P("model", None)}
+    with devices((4, 2), kind):
+        params = jax.device_put(network(), specs)
+        placed = place(batches, None, "batch")
+        value, gradient = step(params, placed)
+        agree((value, gradient), truth(params, batches))
+        for name, leaf in params.items():
+            assert gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
+        assert value.sharding.is_fully_replicated
+        program = measure(step, params, placed)
+    [reduction] = [one for one in program.collectives if one.axes == ("batch",)]
+    assert reduction.bytes == 4 * ((8 * 6 + 8 + 8 * 4) // 2 + 2)
+    assert reduction.times == 1
+
+
+def test_copies_are_equal_on_every_device():
+    with devices((2, 4)):
+        _, gradient = step(place(network()), place(examples(2, 24), None, "batch"))
+        for leaf in gradient.values():
+            assert len(leaf.addressable_shards) == 8
+            for shard in leaf.addressable_shards:
+                np.testing.assert_array_equal(shard.data, np.asarray(leaf))
+
+
+@each_mesh
+@each_kind
+def test_a_step_is_one_all_reduce_however_many_microbatches(kind, mesh):
+    with devices(mesh, kind):
+        params = place(network())
+        for count in 1, 5:
+            placed = place((examples(count, 24), chance(count, 24)), None, "batch")
+            program = measure(step, params, *placed)
+            assert program.counts == once(mesh)
+            assert program.sent == sent(mesh[0], N + 2)
+
+
+def test_narrow_parameters_cost_what_float32_costs():
+    with devices((8, 1)):
+        params = place(network(jnp.bfloat16))
+        program = measure(step, params, place(examples(2, 24), None, "batch"))
+    assert program.counts == {"all-reduce": 1}
+    assert program.sent == sent(8, N + 2)
+
+
+def test_complex_gradients_travel_beside_the_real_sums():
+    with devices((8, 1)):
+        params = place(network(jnp.complex64))
+        program = measure(step, params, place(examples(2, 24), None, "batch"))
+    assert sorted(each.bytes for each in program.collectives) == [8, 8 * N]
+
+
+def test_the_gradient_can_be_differentiated_again():
+    batch = examples(24)
+    with devices((8, 1)):
+        params, placed = place(network()), place(batch, "batch")
+        vector = jax.tree.map(jnp.ones_like, params)
+
+        def slope(params):
+            return value_and_grad(squares, params, placed)[1]
+
+        def plain(params):
+            return jax.grad(lambda params: squares(params, placed).mean())(params)
+
+        def square(slope):
+            return lambda p: sum((g**2).sum() for g in jax.tree.leaves(slope(p)))
+
+        curve = [jax.jvp(f, (params,), (vector,))[1] for f in (slope, plain)]
+        agree(*curve)
+        agree(*(jax.grad(square(f))(params) for f in (slope, plain)))
+        forward = measure(lambda p, v: jax.jvp(slope, (p,), (v,))[1], params, vector)
+    assert forward.counts == {"all-reduce": 1}
+
+
+def test_padding_with_weight_zero_changes_nothing():
+    batch = examples(20)
+    with devices((8, 1)):
+        params = place(network())
+        padded = [np.pad(array, ((0, 4), (0, 0))) for array in batch]
+        weights = place(np.float32(np.arange(24) < 20), "batch")
+        answer = value_and_grad(squares, params, place(padded, "batch"), weights)
+        agree(answer, truth(params, batch))
+
+
+@settings(deadline=None, derandomize=True, max_examples=10)
+@given(st.data())
+def test_no_layout_changes_a_gradient(data):
+    mesh, kind = (data.draw(st.sampled_from(some)) for some in (MESHES, KINDS))
+    axis = data.draw(st.sampled_from(["batch", ALL]))
+    size = mesh[0] if axis == "batch" else math.prod(mesh)
+    shape = data.draw(st.integers(1, 3)), size * data.draw(st.integers(1, 3))
+    batches, weights = examples(*shape), 0.1 + chance(*shape)
+    with devices(mesh, kind):
+        params = place(network())
+        placed = place((batches, weights), None, axis)
+        answer = step(params, *placed, axis=axis)
+    agree(answer, truth(params, batches, weights))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "complaint"),
+    [
+        ([(30, 6), (30, 4)], "a batch of 30 cannot be cut into 8 parts: pad it to 32"),
+        ([(24, 6), (16, 4)], r"begin with \[\(1, 16\), \(1, 24\)\] are no batches"),
+        ([(24, 6), (24, 4), (8,)], "must have the same number of microbatches, and"),
+        ([(), (24, 4)], r"begin with \[\(1,\), \(1, 24\)\] are no batches"),
+        ([(0, 6), (0, 4)], r"begin with \[\(1, 0\)\] are no batches"),
+    ],
+)
+def test_what_is_no_batch_is_refused(shapes, complaint):
+    x, y, *weights = map(random, shapes)
+    with devices((8, 1)), pytest.raises(ValueError, match=complaint):
+        value_and_grad(squares, network(), (x, y), *weights)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "complaint"),
+    [
+        (np.ones((8, 3), np.float32), r"params\['w'\] is float32\[8@batch,3\]: pass"),
+        (np.ones((8, 3), np.int32), r"params\['w'\] is int32\[8@batch,3\]: pass float"),
+    ],
+)
+def test_parameters_that_no_gradient_fits_are_refused(leaf, complaint):
+    with devices((8, 1)):
+        params = {**place(network()), "w": place(leaf, "batch")}
+        with pytest.raises(ValueError, match=complaint):
+            value_and_grad(squares, params, place(examples(24), "batch"))
+        whole = {**params, "w": place(leaf.astype(int))}
+        with pytest.raises(ValueError, match="floating-point or complex numbers"):
+            value_and_grad(squares, whole, place(examples(24), "batch"))
+
+
+def test_a_loss_that_is_a_mean_already_is_refused():
+    complaint = r"the loss of 3 examples has shape \(\): return one number for each"
+    with devices((8, 1)), pytest.raises(ValueError, match=complaint):
+        value_and_grad(
+            lambda *args: squares(*args).mean(),
+            place(network()),
+            place(examples(24), "batch"),
+        )
+
+
+def test_a_mesh_without_the_axis_is_refused():
+    with pytest.raises(ValueError, match=r"no mesh axis \['batch'\] in context"):
+        value_and_grad(squares, network(), examples(24))
+    with devices((8, 1)), pytest.raises(ValueError, match=r"no mesh axis \['rows'\]"):
+        value_and_grad(squares, network(), examples(24), axis="rows")
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.complex64])
+@pytest.mark.parametrize("factor", [8, 1 / 8, 2, 0, -1])
+def test_a_factor_in_a_gradient_is_found(factor, dtype):
+    params, batch = network(dtype), examples(24)
+    eps = {"tolerance": 0.1} if dtype == jnp.bfloat16 else {}
+
+    def mean(params):
+        return squares(params, batch).mean()
+
+    gradient = jax.grad(mean)(jax.tree.map(jnp.asarray, params))
+    check_gradient(mean, params, gradient, **eps)
+    with pytest.raises(ValueError, match="but the gradient says"):
+        check_gradient(mean, params, {**gradient, "v": factor * gradient["v"]}, **eps)
+    wrong = jax.tree.map(lambda g: g * factor, gradient)
+    with pytest.raises(ValueError, match=f": {factor:.2g}.* times as much"):
+        check_gradient(mean, params, wrong, **eps)
+
+
+def test_a_sum_too_many_in_shard_map_is_found():
+    batch = examples(24)
+    with devices((8, 1)):
+        params, placed = place(network()), place(batch, "batch")
+        specs = {"in_specs": (jax.P(), jax.P("batch")), "out_specs": jax.P()}
+
+        def total(params, block):
+            return lax.psum(squares(params, block).sum(), "batch")
+
+        def twice(params, block):
+            loss = jax.grad(lambda params: squares(params, block).sum())
+            return lax.psum(loss(params), "batch")
+
+        def loss(params):
+            return jax.shard_map(total, **specs)(params, placed)
+
+        wrong = jax.jit(jax.shard_map(twice, **specs))(params, placed)
+        check_gradient(loss, params, jax.grad(loss)(params))
+        with pytest.raises(ValueError, match=": 8 times as much"):
+            check_gradient(loss, params, wrong)
