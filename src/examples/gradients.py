@@ -9,7 +9,7 @@ together, once, after the last microbatch.
     batch     a tree of [B@batch, ..]      examples
     batches   a tree of [T, B@batch, ..]   T microbatches
     weights   [B@batch] or [T, B@batch]    what each example counts; 0 for padding
-    loss      (params, block) -> [b]       a number for each of the b examples of a block
+    loss      (params, block) -> [b]       a number for each of b examples
 
 Cost: one all-reduce of n + 2 words, n being the size of params: float32 for narrower
 floats, otherwise their own type. None where `axis` has size 1.
@@ -157,7 +157,8 @@ def check_gradient(f: Callable, params, gradient, tolerance: float = 0.01):
     f: a tree of [..] -> real []; params and gradient: trees of the same shapes
 
     The judge is the derivative by forward mode, which transposes no collective. It
-    finds any factor, and a part that is missing. `tolerance` is relative.
+    finds any factor, and a part that is missing if it is more than `tolerance` of the
+    whole. At a minimum of `f` there is no slope to compare.
     """
     rng = np.random.default_rng(0)
 
