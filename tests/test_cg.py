@@ -1,0 +1,278 @@
+"""Conjugate gradients agree with NumPy, step by step, and send one message a step."""
+
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+from jax.sharding import AxisType
+
+from examples.cg import Solution, Stop, cg, lanczos, repeat, s_step_cg
+from examples.communication import measure
+from examples.halo import exchange_open
+
+N = 24
+AXES = "x", "y"
+BLOCKS = jax.P("x", "y")
+SOLUTION = Solution(BLOCKS, jax.P(), jax.P())
+MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
+each_mesh = pytest.mark.parametrize("mesh", MESHES)
+each_kind = pytest.mark.parametrize(
+    "kind", [AxisType.Explicit, AxisType.Auto], ids=["explicit", "auto"]
+)
+
+
+@contextmanager
+def devices(mesh=(2, 4), kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some = jax.devices()[: math.prod(mesh)]
+    mesh = jax.make_mesh(mesh, AXES, devices=some, axis_types=(kind,) * 2)
+    with jax.set_mesh(mesh):
+        yield
+
+
+def stencil(u):
+    """Apply the five-point stencil of -Laplace plus one to a block."""
+    rows, columns = exchange_open(u, "x", 0), exchange_open(u, "y", 1)
+    around = rows[:-2] + rows[2:] + columns[:, :-2] + columns[:, 2:]
+    return 5 * u - around
+
+
+def matrix(n=N):
+    """Return the same operator as a matrix."""
+    second = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    return np.kron(second, np.eye(n)) + np.kron(np.eye(n), second) + np.eye(n * n)
+
+
+def field(seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal((N, N)).astype(dtype)
+
+
+def put(x):
+    return jax.device_put(x, BLOCKS)
+
+
+def by_block(f, out_specs=SOLUTION):
+    """Return the program that runs `f` on the blocks of its arguments."""
+    return jax.jit(
+        lambda *args: jax.shard_map(
+            f, in_specs=(BLOCKS,) * len(args), out_specs=out_specs
+        )(*args)
+    )
+
+
+def solver(*stop):
+    return by_block(lambda b: cg(stencil, b, AXES, stop=Stop(*stop)))
+
+
+def s_step(s, *stop):
+    """Return a solver for the same system, scaled to eigenvalues below 1."""
+    powers = repeat(lambda v: stencil(v) / 9)
+    return by_block(lambda b: s_step_cg(powers, b / 9, AXES, s, Stop(*stop)))
+
+
+def textbook(a, b, steps):
+    """Take steps of conjugate gradients, as Hestenes and Stiefel wrote them."""
+    x, r, p = np.zeros_like(b), b, b
+    for _ in range(steps):
+        alpha = (r @ r) / (p @ a @ p)
+        x, after = x + alpha * p, r - alpha * (a @ p)
+        r, p = after, after + (after @ after) / (r @ r) * p
+    return x
+
+
+def agree(answer, expected, tolerance):
+    error = np.abs(np.asarray(answer).reshape(-1) - np.reshape(expected, -1)).max()
+    assert error <= tolerance * np.abs(expected).max()
+
+
+@each_mesh
+@each_kind
+def test_the_solution_is_that_of_the_dense_solver(mesh, kind):
+    b = field()
+    with devices(mesh, kind):
+        placed = put(b)
+        for solve in solver(), s_step(3):
+            x, iterations, residual = solve(placed)
+            agree(x, np.linalg.solve(matrix(), b.ravel().astype(float)), 1e-4)
+            assert x.sharding.is_equivalent_to(placed.sharding, 2)
+            assert 10 < iterations < 60
+            true = np.linalg.norm(b.ravel() - matrix() @ np.asarray(x).ravel())
+            assert true / np.linalg.norm(b) < 2e-5
+            assert 0 < residual <= 1e-5
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 6])
+def test_each_step_is_a_step_of_the_textbook(steps):
+    b = field()
+    expected = textbook(matrix(), b.ravel().astype(float), steps)
+    with devices():
+        x, iterations, _ = solver(0, steps)(put(b))
+        assert iterations == steps
+        agree(x, expected, 1e-4)
+        if steps > 1:
+            x, iterations, _ = s_step(steps // 2, 0, steps)(put(b))
+            assert iterations == steps
+            agree(x, expected, 1e-3)
+
+
+def loops(program):
+    """Return the all-reduces in a loop of unknown length, and those outside."""
+    sums = [c for c in program.collectives if c.kind == "all-reduce"]
+    inside = [c for c in sums if c.times is None]
+    return inside, [c for c in sums if c.times is not None]
+
+
+def test_a_step_reduces_once():
+    with devices():
+        inside, outside = loops(measure(solver(), put(field())))
+        assert [c.bytes for c in inside] == [3 * 4]
+        assert [c.bytes for c in outside] == [3 * 4, 2 * 4]  # before and after
+
+
+def test_s_steps_reduce_once():
+    with devices():
+        inside, outside = loops(measure(s_step(3), put(field())))
+        assert [c.bytes for c in inside] == [(2 * (3 + 1)) ** 2 * 4]
+        assert [c.bytes for c in outside] == [4, 4]
+
+
+def test_a_preconditioner_saves_steps_and_changes_nothing_else():
+    weight = 1 + 10 * np.arange(N * N).reshape(N, N).astype(np.float32) / N**2
+    a = np.diag(weight.ravel()) @ matrix() @ np.diag(weight.ravel())
+
+    def solve(precondition):
+        def run(b, w):
+            return cg(lambda v: w * stencil(w * v), b, AXES, precondition(w))
+
+        return by_block(run)(put(field()), put(weight))
+
+    with devices():
+        plain = solve(lambda w: lambda r: r)
+        better = solve(lambda w: lambda r: r / w**2)
+        assert better.iterations < plain.iterations / 2
+        agree(better.x, np.linalg.solve(a, field().ravel()), 1e-3)
+
+
+def test_complex_systems_are_solved():
+    phase = np.exp(1j * field(1)).astype(np.complex64)
+    b = (field() + 1j * field(2)).astype(np.complex64)
+    turn = np.diag(phase.ravel())
+
+    def run(b, phase):
+        return cg(lambda v: phase * stencil(v / phase), b, AXES)
+
+    with devices():
+        x, _, residual = by_block(run)(put(b), put(phase))
+        agree(x, np.linalg.solve(turn @ matrix() @ turn.conj(), b.ravel()), 1e-4)
+        assert (x.dtype, residual.dtype) == (jnp.complex64, jnp.float32)
+
+
+@each_kind
+def test_the_gradient_is_another_solution(kind):
+    b, v = field(), field(1)
+    expected = np.linalg.solve(matrix(), v.ravel())
+    with devices(kind=kind):
+        b, v = put((b, v))
+        gradient = jax.jit(jax.grad(lambda b: (solver()(b).x * v).sum()))(b)
+        agree(gradient, expected, 1e-4)
+        assert gradient.sharding.is_equivalent_to(b.sharding, 2)
+        _, along = jax.jvp(lambda b: solver()(b).x, (b,), (v,))
+        agree(along, expected, 1e-4)
+
+
+def test_a_right_hand_side_of_zeros_takes_no_step():
+    with devices():
+        zeros = put(np.zeros((N, N), np.float32))
+        for solve in solver(), s_step(2):
+            x, iterations, residual = solve(zeros)
+            assert not np.any(x)
+            assert (iterations, residual) == (0, 0)
+
+
+def test_no_definite_matrix_is_no_endless_loop():
+    def run(b):
+        return cg(lambda v: v * lax.axis_index("x"), b, AXES, stop=Stop(1e-5, 9))
+
+    with devices((8, 1)):
+        _, iterations, residual = by_block(run)(put(field()))
+        assert iterations <= 9
+        assert not residual < 1e-5
+
+
+@given(
+    mesh=st.sampled_from(MESHES[:4]),
+    rows=st.integers(1, 2),
+    s=st.integers(1, 3),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=6, deadline=None, derandomize=True)
+def test_any_diagonal_is_solved(mesh, rows, s, seed):
+    size = 8 * rows
+    spread = 1 + 9 * np.random.default_rng(seed).random((size, 8), np.float32)
+
+    def run(b, d):
+        one = cg(lambda v: d * v, b, AXES)
+        other = s_step_cg(repeat(lambda v: d * v / 10), b / 10, AXES, s)
+        return one.x, other.x
+
+    with devices(mesh):
+        b = np.ones((size, 8), np.float32)
+        for x in by_block(run, (BLOCKS, BLOCKS))(put(b), put(spread)):
+            agree(x, 1 / spread, 1e-4)
+
+
+def tridiagonal(steps, matvec=stencil):
+    return by_block(lambda v: lanczos(matvec, v, AXES, steps), (jax.P(), jax.P()))
+
+
+def values(diagonal, beside):
+    full = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+    return np.linalg.eigvalsh(full.astype(float))
+
+
+@each_mesh
+def test_lanczos_finds_the_outer_eigenvalues(mesh):
+    true = np.linalg.eigvalsh(matrix())
+    with devices(mesh):
+        found = values(*tridiagonal(60)(put(field())))
+        np.testing.assert_allclose(found[[0, -1]], true[[0, -1]], rtol=1e-2)
+        assert true[0] * (1 - 1e-5) <= found[0] <= found[-1] <= true[-1] * (1 + 1e-5)
+
+
+def test_lanczos_reduces_once_a_step():
+    with devices():
+        program = measure(tridiagonal(7, lambda v: 2 * v), put(field()))
+        assert program.counts == {"all-reduce": 7 + 1}
+
+
+def test_lanczos_of_an_eigenvector_stops_growing():
+    with devices():
+        ones = put(np.ones((N, N), np.float32))
+        diagonal, beside = tridiagonal(3, lambda v: 2 * v)(ones)
+        np.testing.assert_allclose(diagonal[0], 2, rtol=1e-6)
+        assert abs(beside[0]) < 1e-2
+        assert np.isfinite(diagonal).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda b: cg(stencil, b.astype(int), AXES), "b is int32: pass floating-point"),
+        (
+            lambda b: cg(stencil, b, AXES, stop=Stop(-1)),
+            r"Stop\(tol=-1, .*pass numbers",
+        ),
+        (lambda b: s_step_cg(repeat(stencil), b, AXES, 0), "s = 0 for b of float32"),
+        (lambda b: s_step_cg(repeat(stencil), b * 1j, AXES, 2), "pass s >= 1 and real"),
+        (lambda b: lanczos(stencil, b, AXES, 0), "0 steps give no matrix"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, words):
+    with devices(), pytest.raises(ValueError, match=words):
+        by_block(call)(put(field()))
