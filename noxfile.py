@@ -57,7 +57,7 @@ def lint(session):
 def tests_oldest(session):
     """Test the modules on the oldest JAX that they support."""
     jax = f"jax=={OLDEST}", f"jaxlib=={OLDEST}"
-    session.install(*jax, "hypothesis", "pytest>=9", "rich")
+    session.install(*jax, "hypothesis", "optax", "pytest>=9", "rich")
     modules = sorted(Path("src/examples").glob("[!_]*.py"))
     session.run("pytest", *(f"tests/test_{module.stem}.py" for module in modules))
 
