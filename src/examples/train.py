@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: MIT-0
+"""A small model, trained in parallel: one definition, one table of specs, one step.
+
+The model is a stack of blocks of two layers, x + tanh(x w1 + b1) w2 + b2. Where its
+parameters lie is all that tells data parallel from tensor parallel training; only fully
+sharded parameters need a loss of their own, which gathers one block at a time.
+
+    x, y    [B@data, N]       a batch, and what the model should make of it
+    w1, b1  [L, N, F] [L, F]  parameters of all L blocks, cut as a row of SPECS says
+    w2, b2  [L, F, N] [L, N]
+    state   (params, moments) parameters, and what the optimizer remembers of each
+
+A device sends, in a step of W = L (2 N F + F + N) parameters, 4 bytes each, if D
+devices lie along data and M along model, and beside the loss, one number:
+    data     2 W (D - 1) / D, in one all-reduce
+    tensor   2 (2 L - 1) (B / D) N (M - 1) / M, and the gradients as above, W / M or so
+    sharded  (3 W - L N) (D - 1) / D: two gathers and one reduce-scatter
+
+    JAX_NUM_CPU_DEVICES=8 python train.py
+
+Copy this file alone: it needs JAX and Optax.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+from jax.sharding import AxisType
+
+NAMES = "w1", "b1", "w2", "b2"
+SPECS = {  # where each parameter lies: a row is a strategy, the mesh says how many
+    "data": dict.fromkeys(NAMES, jax.P()),
+    "tensor": {
+        "w1": jax.P(None, None, "model"),
+        "b1": jax.P(None, "model"),
+        "w2": jax.P(None, "model", None),
+        "b2": jax.P(),
+    },
+    "sharded": dict.fromkeys(NAMES, jax.P(None, "data")),
+    "stages": dict.fromkeys(NAMES, jax.P("stage")),
+}
+
+
+def init(key: Array, blocks: int, width: int, hidden: int) -> dict[str, Array]:
+    """Return random parameters of `blocks` blocks: w1, b1, w2 and b2."""
+    first, second = jax.random.split(key)
+    w1 = jax.random.normal(first, (blocks, width, hidden)) / math.sqrt(width)
+    w2 = jax.random.normal(second, (blocks, hidden, width)) / math.sqrt(hidden)
+    b1, b2 = jnp.zeros((blocks, hidden)), jnp.zeros((blocks, width))
+    return {"w1": w1, "b1": b1, "w2": w2, "b2": b2}
+
+
+def block(weights: dict[str, Array], x: Array) -> Array:
+    """Return x + tanh(x w1 + b1) w2 + b2, in the layout of `x`.
+
+    x: [B@data, N] -> [B@data, N]; w1: [N, F@model]; w2: [F@model, N]
+    """
+    hidden = jnp.tanh(x @ weights["w1"] + weights["b1"][None])
+    # F may lie along `model`: the partial sums are added up, and the type says so
+    sums = jnp.matmul(hidden, weights["w2"], out_sharding=jax.typeof(x).sharding)
+    return x + sums + weights["b2"][None]
+
+
+def predict(params: dict[str, Array], x: Array) -> Array:
+    """Return `x` after all blocks of `params`: [B@data, N] -> [B@data, N]."""
+    # unrolled, so that XLA joins the all-reduces of all blocks; and unstacked, for the
+    # gradient of w[i] is as large as w
+    for weights in zip(*map(jnp.unstack, params.values()), strict=True):
+        x = block(dict(zip(params, weights, strict=True)), x)
+    return x
+
+
+def mse(answer: Array, y: Array) -> Array:
+    """Return the mean square of `answer - y`."""
+    return jnp.mean((answer - y) ** 2)
+
+
+def loss(params: dict[str, Array], batch: tuple[Array, Array]) -> Array:
+    """Return the loss of a batch, with parameters that lie whole or along `model`.
+
+    Raises ValueError for a batch that does not fit the parameters or the mesh.
+    """
+    check_pair(params, batch)
+    x, y = batch
+    return mse(predict(params, x), y)
+
+
+@jax.checkpoint
+def gathered(weights: dict[str, Array], x: Array) -> Array:
+    """Apply a block of which each device along `data` holds a part of every array.
+
+    Call it inside `jax.shard_map`. Its gradient gathers once more, rather than keep
+    what was gathered, and scatters the sums over the batch.
+    """
+    gather = partial(lax.all_gather, axis_name="data", tiled=True)
+    return block(jax.tree.map(gather, weights), x)
+
+
+def sharded_loss(params: dict[str, Array], batch: tuple[Array, Array]) -> Array:
+    """Return the loss of a batch, with parameters that lie along `data`.
+
+    w1: [L, N@data, F], and so on; raises ValueError as `loss` does, and where the mesh
+    cannot cut the parameters.
+    """
+    check_pair(params, batch)
+    check_specs(params, SPECS["sharded"])
+
+    @jax.shard_map(in_specs=(SPECS["sharded"], jax.P("data")), out_specs=jax.P())
+    def mean(params, batch):
+        x, y = batch
+        # a loop, so that XLA holds one whole block at a time
+        answer, _ = lax.scan(lambda x, w: (gathered(w, x), None), x, params)
+        return lax.pmean(mse(answer, y), "data")
+
+    return mean(params, batch)
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
+        )
+    return [sizes[name] for name in names]
+
+
+def check_specs(params: dict[str, Array], specs: dict[str, jax.P]):
+    """Raise ValueError unless the mesh in context can cut `params` as specified."""
+    if params.keys() != specs.keys():
+        raise ValueError(f"parameters {[*params]} need one spec each, not {[*specs]}")
+    for name, spec in specs.items():
+        for n, entry in zip(params[name].shape, spec, strict=False):
+            axes = (entry,) if isinstance(entry, str) else entry or ()
+            if n % (parts := math.prod(mesh_sizes(*axes))):
+                raise ValueError(
+                    f"{name} has shape {params[name].shape}: {spec} cuts {n} in "
+                    f"{parts}; take a multiple of {parts}"
+                )
+
+
+def check_pair(params: dict[str, Array], batch: tuple[Array, Array]):
+    """Raise ValueError unless `batch` is one for these parameters and this mesh."""
+    [parts] = mesh_sizes("data")
+    n = params["w1"].shape[1]
+    shapes = [part.shape for part in batch]
+    if len(shapes) != 2 or any(shape != (shapes[0][0], n) for shape in shapes):
+        raise ValueError(f"x and y should both be [B, {n}], not {shapes}")
+    if shapes[0][0] % parts:
+        raise ValueError(
+            f"a batch of {shapes[0][0]} cannot be cut in {parts}: take a multiple of it"
+        )
+
+
+def sharded_init(init: Callable, specs) -> Callable:
+    """Return `init` compiled so that each device makes only its part of the tree.
+
+    On Explicit axes `out_shardings` alone would make each array whole, then cut it;
+    `auto_axes` leaves the layout within `init` to the compiler.
+    """
+    types = jax.sharding.get_abstract_mesh().axis_types
+    if AxisType.Explicit in types:
+        init = jax.sharding.auto_axes(init, out_sharding=specs)
+    return jax.jit(init, out_shardings=specs)
+
+
+def state_specs(params: dict[str, Array], optimizer, specs: dict[str, jax.P]):
+    """Return the specs of a state: a moment lies as the parameter that it belongs to.
+
+    params: arrays, or the shapes that `jax.eval_shape` returns.
+    """
+    moments = jax.eval_shape(optimizer.init, params)
+    return specs, optax.tree_utils.tree_map_params(
+        optimizer,
+        lambda _, spec: spec,
+        moments,
+        specs,
+        transform_non_params=lambda _: jax.P(),  # a count of the steps, say
+    )
+
+
+def create(make: Callable, optimizer, specs: dict[str, jax.P]) -> Callable:
+    """Return the compiled function of a key that makes a state where it belongs.
+
+    make: key -> params; specs: a row of SPECS. Raises ValueError unless the mesh in
+    context can cut the parameters so.
+    """
+    params = jax.eval_shape(make, jax.random.key(0))
+    check_specs(params, specs)
+
+    def start(key):
+        params = make(key)
+        return params, optimizer.init(params)
+
+    return sharded_init(start, state_specs(params, optimizer, specs))
+
+
+def train_step(loss: Callable, optimizer, state) -> Callable:
+    """Return the compiled step: (state, batch) -> (state, loss before it).
+
+    loss: (params, batch) -> number; state: one with the layout to be kept, arrays or
+    shapes. The step reuses the memory of the state that it is given: go on with the one
+    that it returns.
+    """
+    kept = jax.tree.map(lambda leaf: leaf.sharding, state)
+
+    @jax.jit(donate_argnums=0, out_shardings=(kept, None))
+    def step(state, batch):
+        params, moments = state
+        value, gradient = jax.value_and_grad(loss)(params, batch)
+        updates, moments = optimizer.update(gradient, moments, params)
+        return (optax.apply_updates(params, updates), moments), value
+
+    return step
+
+
+def main():
+    """Train on every device there is: data parallel, then fully sharded."""
+    count = jax.device_count()
+    key, *keys = jax.random.split(jax.random.key(0), 3)
+    optimizer = optax.adam(1e-2)
+    with jax.set_mesh(jax.make_mesh((count, 1), ("data", "model"))):
+        x, y = (jax.random.normal(k, (8 * count, 16)) for k in keys)
+        batch = jax.device_put((x, jnp.sin(y)), jax.P("data"))
+        for strategy, cost in ("data", loss), ("sharded", sharded_loss):
+            start = create(lambda k: init(k, 2, 16, 64), optimizer, SPECS[strategy])
+            state = start(key)
+            step = train_step(cost, optimizer, state)
+            losses = []
+            for _ in range(20):
+                state, value = step(state, batch)
+                losses.append(float(value))
+            print(f"{strategy:8}{losses[0]:.3f} -> {losses[-1]:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+import math
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from examples.communication import measure
+from examples.pipeline import flow, pipelined, schedule
+
+KINDS = [AxisType.Explicit, AxisType.Auto]
+L, N, B = 8, 6, 32
+WAYS = {  # mesh (stage, data), microbatches
+    "alone": ((1, 1), 4),
+    "two stages": ((2, 1), 4),
+    "two by four": ((2, 4), 4),
+    "four by two": ((4, 2), 2),
+    "eight stages": ((8, 1), 8),
+    "one piece": ((8, 1), 1),
+    "data only": ((1, 8), 2),
+    "many pieces": ((2, 1), 32),
+}
+
+CASES = [(AxisType.Explicit, way) for way in WAYS]
+CASES += [(AxisType.Auto, way) for way in ("alone", "two by four", "eight stages")]
+each_case = pytest.mark.parametrize(
+    ("kind", "way"), CASES, ids=[f"{kind.name}, {way}" for kind, way in CASES]
+)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+
+
+def devices(sizes, kind=AxisType.Explicit):
+    """Put a mesh (stage, data) in context, on as many devices as it takes."""
+    some = jax.devices()[: math.prod(sizes)]
+    names = "stage", "data"
+    return jax.set_mesh(jax.make_mesh(sizes, names, (kind,) * 2, devices=some))
+
+
+def stage(params, piece):
+    """Apply some layers: not linear, and no two commute."""
+    for w, b in zip(params["w"], params["b"], strict=True):
+        piece = piece + jnp.tanh(piece @ w + b[None])
+    return piece
+
+
+def cost(answer, y):
+    return jnp.mean((answer - y) ** 2)
+
+
+@cache
+def problem():
+    """Return parameters and a batch, in NumPy."""
+    draw = np.random.default_rng(0).standard_normal
+    params = {"w": draw((L, N, N)) / 4, "b": draw((L, N)) / 4}
+    return jax.tree.map(np.float32, params), tuple(np.float32(draw((2, B, N))))
+
+
+def descend(params, batch):
+    """Return loss and gradient in NumPy, layer by layer, the whole batch at once."""
+    x, y = np.float64(batch)
+    saved = []
+    for w, b in zip(params["w"], params["b"], strict=True):
+        saved.append((x, np.tanh(x @ w + b), w))
+        x = x + saved[-1][1]
+    value, g = np.mean((x - y) ** 2), 2 * (x - y) / x.size
+    gradient = []
+    for x, h, w in reversed(saved):
+        s = g * (1 - h**2)
+        gradient.append((x.T @ s, s.sum(0)))
+        g = g + s @ w.T
+    w, b = map(np.stack, zip(*reversed(gradient), strict=True))
+    return value, {"w": w, "b": b}
+
+
+def place(dtype=np.float32):
+    params, batch = jax.tree.map(lambda a: a.astype(dtype), problem())
+    return jax.device_put(params, jax.P("stage")), jax.device_put(batch, jax.P("data"))
+
+
+@cache
+def stepped(way, kind):
+    """Return loss, gradient, the parameters' layout, and the program of a step."""
+    mesh, microbatches = WAYS[way]
+    with devices(mesh, kind):
+        params, batch = place()
+        step = jax.jit(jax.value_and_grad(pipelined(stage, cost, microbatches)))
+        return *step(params, batch), params["w"].sharding, measure(step, params, batch)
+
+
+@each_case
+def test_loss_and_gradient_are_those_of_numpy(kind, way):
+    value, gradient, _, _ = stepped(way, kind)
+    expected, slope = descend(*problem())
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for name in slope:
+        np.testing.assert_allclose(gradient[name], slope[name], atol=1e-6, rtol=1e-4)
+
+
+@each_case
+def test_the_gradient_of_a_stage_stays_there(kind, way):
+    _, gradient, sharding, _ = stepped(way, kind)
+    assert gradient["w"].sharding.is_equivalent_to(sharding, 3)
+
+
+@each_case
+def test_a_turn_is_a_message_of_one_piece_each_way(kind, way):
+    (stages, parts), microbatches = WAYS[way]
+    program = stepped(way, kind)[3]
+    turns = len(schedule(stages, microbatches))
+    assert program.counts.get("collective-permute", 0) == (stages > 1) * 2 * turns
+    pieces = [c for c in program.collectives if c.kind == "collective-permute"]
+    assert {c.bytes for c in pieces} <= {4 * B * N // (parts * microbatches)}
+    assert {c.axes for c in pieces} <= {("stage",)}
+
+
+@each_case
+def test_gradients_are_added_up_once(kind, way):
+    (stages, parts), _ = WAYS[way]
+    sums = [c for c in stepped(way, kind)[3].collectives if c.kind == "all-reduce"]
+    assert all(c.times == 1 for c in sums)
+    weights = 4 * L * (N * N + N) // stages
+    large = [c for c in sums if c.axes == ("data",) and c.bytes >= weights]
+    assert len(large) == (parts > 1)
+    assert sum(c.bytes for c in sums) == (parts > 1) * weights + 4 * (
+        parts * stages > 1
+    )
+
+
+@each_kind
+def test_the_pieces_come_out_in_order(kind):
+    """The last stage gets what all layers make of each row, and nothing else."""
+    with devices((4, 1), kind):
+        params, (x, _) = place()
+
+        @jax.jit
+        @jax.shard_map(
+            in_specs=(jax.P("stage"), jax.P("data")), out_specs=jax.P("stage")
+        )
+        def run(params, x):
+            params = jax.lax.pcast(params, "data", to="varying")
+            pieces = jax.lax.pcast(x.reshape(8, -1, N), "stage", to="varying")
+            return jax.lax.psum(flow(stage, params, pieces), "data")
+
+        answer = np.asarray(run(params, x))[-8:].reshape(B, N)
+    np.testing.assert_allclose(answer, stage(problem()[0], problem()[1][0]), atol=1e-5)
+
+
+@each_kind
+def test_idle_stages_divide_by_nothing(kind):
+    """A stage that may not see zeros never sees them, so no gradient is NaN."""
+
+    def normalise(params, piece):
+        piece = stage(params, piece)
+        return piece / jnp.linalg.norm(piece, axis=1, keepdims=True)
+
+    with devices((8, 1), kind):
+        params, batch = place()
+        gradient = jax.jit(jax.grad(pipelined(normalise, cost, 2)))(params, batch)
+    assert np.isfinite(gradient["w"]).all()
+    assert np.abs(np.asarray(gradient["w"])).max() > 0
+
+
+@each_kind
+def test_narrow_types_stay_narrow(kind):
+    with devices((2, 4), kind):
+        params, batch = place(jnp.bfloat16)
+        step = jax.jit(jax.value_and_grad(pipelined(stage, cost, 4)))
+        value, gradient = step(params, batch)
+    assert value.dtype == gradient["w"].dtype == jnp.bfloat16
+    np.testing.assert_allclose(float(value), descend(*problem())[0], rtol=0.05)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 5])
+@pytest.mark.parametrize("microbatches", [1, 4, 7])
+def test_every_stage_works_on_every_piece_after_the_stage_before(stages, microbatches):
+    table = schedule(stages, microbatches)
+    assert table.shape == (microbatches + stages - 1, stages)
+    when = np.array(
+        [[np.flatnonzero(c == m).item() for m in range(microbatches)] for c in table.T]
+    )
+    assert (np.diff(when, axis=0) == 1).all()
+    assert (np.diff(when, axis=1) == 1).all()
+    assert np.isclose(np.mean(table < 0), (stages - 1) / (microbatches + stages - 1))
+
+
+@pytest.mark.parametrize("numbers", [(0, 4), (2, 0), (2, -1)])
+def test_no_stage_and_no_microbatch_are_refused(numbers):
+    with pytest.raises(ValueError, match="take 1 each"):
+        schedule(*numbers)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "microbatches", "complaint"),
+    [
+        ((3, 1), 4, r"parameters \(8, 6\) cannot be cut into 3 stages"),
+        ((2, 4), 3, r"a batch \(32, 6\) cannot be cut into 4 parts of 3 microbatches"),
+        ((2, 4), 0, "2 stages and 0 microbatches: take 1 each"),
+    ],
+)
+def test_what_the_mesh_cannot_cut_is_refused(mesh, microbatches, complaint):
+    with devices(mesh), pytest.raises(ValueError, match=complaint):
+        pipelined(stage, cost, microbatches)(*problem())
+
+
+def test_a_scalar_has_no_layers():
+    with devices((2, 4)), pytest.raises(ValueError, match=r"parameters \(\) cannot"):
+        pipelined(stage, cost, 4)(jnp.ones(()), problem()[1])
+
+
+def test_a_mesh_without_the_axes_is_refused():
+    with pytest.raises(ValueError, match=r"no mesh axis \['stage', 'data'\] in"):
+        pipelined(stage, cost, 4)(*problem())
