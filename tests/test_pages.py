@@ -41,10 +41,11 @@ def test_it_asks_for_eight_devices_first(page):
 def test_it_names_what_it_needs(page):
     needs = jupytext.read(page, fmt="md:myst").metadata["needs"].split()
     code = "\n".join(cells(page))
-    for module in re.findall(r"^from examples\.(\w+) import", code, re.M):
-        code += "\n" + (DOCS / f"../src/examples/{module}.py").read_text()
+    modules = re.findall(r"^from examples\.(\w+) import", code, re.M)
+    texts = [(DOCS / f"../src/examples/{name}.py").read_text() for name in modules]
+    imports = "\n".join([code, *texts])
     for package in ("matplotlib", "rich", "jaxdecomp", "optax", "flax"):
-        if re.search(rf"^(import|from) {package}\b", code, re.M):
+        if re.search(rf"^(import|from) {package}\b", imports, re.M):
             assert package in needs
     assert "visualize" not in code or {"rich", "matplotlib"} <= set(needs)
 
