@@ -298,6 +298,23 @@ def test_other_optimizers_see_the_whole_gradient():
 
 
 @each_kind
+def test_a_step_keeps_the_layout_of_any_state(kind):
+    """Parameters whole, momentum in parts: the compiler would choose for itself."""
+    optimizer = optax.sgd(RATE, momentum=0.9)
+    with devices((8, 1), kind):
+        params = jax.tree.map(np.float32, start())
+        [trace, rest] = optimizer.init(params)
+        specs = state_specs(params, optimizer, SPECS["sharded"])[1]
+        state = jax.tree.map(np.asarray, (params, (trace, rest)))
+        state = jax.device_put(state, (SPECS["data"], specs))
+        layout = jax.tree.map(lambda leaf: leaf.sharding, state)
+        batch = jax.device_put(tuple(pair()), jax.P("data"))
+        state, _ = train_step(loss, optimizer, state)(state, batch)
+    for leaf, kept in zip(*map(jax.tree.leaves, (state, layout)), strict=True):
+        assert leaf.sharding.is_equivalent_to(kept, leaf.ndim)
+
+
+@each_kind
 @pytest.mark.parametrize("way", ["mix", "sharded"])
 def test_narrow_parameters_stay_narrow(way, kind):
     mesh, row, cost = WAYS[way]
