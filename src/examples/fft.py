@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: MIT-0
+"""Fourier transforms of arrays that are split over devices.
+
+A transform along an axis needs that axis whole. So each device transforms what it has
+whole, and an all-to-all then cuts an axis that is done and joins one that is not.
+
+    slabs     [N0@x, N1, N2]    -> [N0, N1@x, N2]      a mesh with an axis x, and no y
+    pencils   [N0@x, N1@y, N2]  -> [N0, N1@x, N2@y]    a mesh with axes x and y
+    plane     [N0@x, N1]        -> [N0, N1@x]          a mesh with an axis x
+    vector    [N@x]             -> [N@x]               a mesh with an axis x
+
+Indices and norms are those of `jax.numpy.fft`. The transposed transforms do without the
+last step: a field ends as [N1@x, N2@y, N0], with the axis that was transformed last
+together in memory, and a vector as a matrix [R@x, C]. Of P = X Y devices, each sends
+
+    slabs     (1 - 1/P) / P of the array in 1 all-to-all; a plane likewise
+    pencils   (1 - 1/X) / P + (1 - 1/Y) / P in 2
+    vector    3 (1 - 1/P) / P in 3, or 2 (1 - 1/P) / P in 2 if transposed
+
+which is what has to change hands, once for each swap of axes. The method for vectors
+is that of Bailey, "FFTs in external or hierarchical memory", Supercomputing 1989.
+
+    JAX_NUM_CPU_DEVICES=8 python fft.py
+
+Copy this file alone: it needs JAX only.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
+        )
+    return [sizes[name] for name in names]
+
+
+def ways(name: str) -> int:
+    """Return the size of the mesh axis `name`, or 1 if the mesh has none."""
+    return jax.sharding.get_abstract_mesh().shape.get(name, 1)
+
+
+def cuts() -> tuple[str, ...]:
+    """Return the mesh axes that cut a field: x and y for pencils, x alone for slabs."""
+    return ("x", "y") if "y" in jax.sharding.get_abstract_mesh().shape else ("x",)
+
+
+def check_cut(name: str, size: int, count: int):
+    """Raise ValueError unless an axis of this size can be cut into `count` parts."""
+    below = size // count * count
+    if size < 1 or size != below:
+        fits = [str(fit) for fit in (below, below + count) if fit > 0]
+        raise ValueError(
+            f"{name} = {size} cannot be cut into {count} equal parts: take "
+            f"{' or '.join(fits)}"
+        )
+
+
+def check(a: Array, **counts: int) -> Array:
+    """Return `a` in single or double precision, if each axis can be cut so many times.
+
+    Raises ValueError if not, or if `a` has more or fewer axes than `counts`.
+    """
+    if a.ndim != len(counts):
+        raise ValueError(
+            f"{a.dtype}{list(a.shape)} has not the axes {', '.join(counts)}: for a "
+            "batch, take `jax.vmap` of the transform"
+        )
+    for (name, count), size in zip(counts.items(), a.shape, strict=True):
+        check_cut(name, size, count)
+    return a.astype(jnp.promote_types(jnp.result_type(a, 1.0), jnp.float32))
+
+
+def swap(block: Array, name: str, split: int, join: int) -> Array:
+    """Cut the axis `split` over the mesh axis `name`, and join the axis `join`."""
+    return lax.all_to_all(block, name, split, join, tiled=True)
+
+
+# ------------------------------------------------------------ planes, then columns
+
+
+def planes(block: Array, name: str, norm: str | None) -> Array:
+    """Transform the last two axes: [.., N@name, M] -> [.., N, M@name]."""
+    if ways(name) == 1:
+        return jnp.fft.fft2(block, norm=norm)
+    last = block.ndim - 1
+    block = swap(jnp.fft.fft(block, norm=norm), name, last, last - 1)
+    return jnp.fft.fft(block, axis=last - 1, norm=norm)
+
+
+def inverse_planes(block: Array, name: str, norm: str | None) -> Array:
+    """Undo `planes`: [.., N, M@name] -> [.., N@name, M]."""
+    if ways(name) == 1:
+        return jnp.fft.ifft2(block, norm=norm)
+    last = block.ndim - 1
+    block = jnp.fft.ifft(block, axis=last - 1, norm=norm)
+    return jnp.fft.ifft(swap(block, name, last - 1, last), norm=norm)
+
+
+def columns(block: Array, norm: str | None) -> Array:
+    """Transform the first axis, and put it last: [N0@x, N1, n2] -> [N1@x, n2, N0]."""
+    block = jnp.moveaxis(swap(block, "x", 1, 0), 0, 2)
+    return jnp.fft.fft(block, norm=norm)
+
+
+def inverse_columns(block: Array, norm: str | None) -> Array:
+    """Undo `columns`: [N1@x, n2, N0] -> [N0@x, N1, n2]."""
+    block = jnp.moveaxis(jnp.fft.ifft(block, norm=norm), 2, 0)
+    return swap(block, "x", 0, 1)
+
+
+def check_field(a: Array) -> Array:
+    """Return a field as `check` does, if its axes can be cut as both layouts ask."""
+    [x], y = mesh_sizes("x"), ways("y")
+    return check(a, N0=x, N1=math.lcm(x, y), N2=y)
+
+
+@jax.jit(static_argnames="norm")
+def fftn_transposed(a: Array, *, norm: str | None = None) -> Array:
+    """Transform a field, and leave its first axis last.
+
+    a: [N0@x, N1@y, N2] -> [N1@x, N2@y, N0] on a mesh with axes x and y, or
+    a: [N0@x, N1, N2] -> [N1@x, N2, N0] on a mesh without y
+
+    This is `jnp.fft.fftn(a).transpose(1, 2, 0)`, and takes the least time and memory.
+    `norm` is "backward" (as for None), "ortho" or "forward". Raises ValueError unless
+    X divides N0, X and Y divide N1, and Y divides N2.
+    """
+    a = check_field(a)
+
+    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(*cuts()))
+    def run(block):
+        return columns(planes(block, "y", norm), norm)
+
+    return run(a)
+
+
+@jax.jit(static_argnames="norm")
+def ifftn_transposed(a: Array, *, norm: str | None = None) -> Array:
+    """Undo `fftn_transposed`.
+
+    a: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
+    a: [N1@x, N2, N0] -> [N0@x, N1, N2] on a mesh without y
+    """
+    [x], y = mesh_sizes("x"), ways("y")
+    a = check(a, N1=math.lcm(x, y), N2=y, N0=x)
+
+    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(*cuts()))
+    def run(block):
+        return inverse_planes(inverse_columns(block, norm), "y", norm)
+
+    return run(a)
+
+
+@jax.jit(static_argnames="norm")
+def fftn(a: Array, *, norm: str | None = None) -> Array:
+    """Transform a field along its three axes, as `jnp.fft.fftn` does.
+
+    a: [N0@x, N1@y, N2] -> [N0, N1@x, N2@y] on a mesh with axes x and y, or
+    a: [N0@x, N1, N2] -> [N0, N1@x, N2] on a mesh without y
+
+    Axes and indices keep their order. `norm` and errors are as in `fftn_transposed`.
+    """
+    a = check_field(a)
+
+    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(None, *cuts()))
+    def run(block):
+        return jnp.moveaxis(columns(planes(block, "y", norm), norm), 2, 0)
+
+    return run(a)
+
+
+@jax.jit(static_argnames="norm")
+def ifftn(a: Array, *, norm: str | None = None) -> Array:
+    """Undo `fftn`, as `jnp.fft.ifftn` does.
+
+    a: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
+    a: [N0, N1@x, N2] -> [N0@x, N1, N2] on a mesh without y
+    """
+    a = check_field(a)
+
+    @jax.shard_map(in_specs=jax.P(None, *cuts()), out_specs=jax.P(*cuts()))
+    def run(block):
+        block = inverse_columns(jnp.moveaxis(block, 0, 2), norm)
+        return inverse_planes(block, "y", norm)
+
+    return run(a)
+
+
+# ------------------------------------------------------------ real fields
+
+
+def half(size: int) -> int:
+    """Return K, the frequencies kept of a real axis: a number that Y divides."""
+    return -(-(size // 2 + 1) // ways("y")) * ways("y")
+
+
+def real_planes(block: Array, norm: str | None) -> Array:
+    """Transform the last two axes of a real block: [n0, N1@y, N2] -> [n0, N1, K@y]."""
+    if ways("y") == 1:
+        return jnp.fft.rfft2(block, norm=norm)
+    rows = jnp.fft.rfft(block, norm=norm)
+    extra = half(block.shape[2]) - rows.shape[2]
+    rows = jnp.pad(rows, [(0, 0), (0, 0), (0, extra)])
+    return jnp.fft.fft(swap(rows, "y", 2, 1), axis=1, norm=norm)
+
+
+def inverse_real_planes(block: Array, size: int, norm: str | None) -> Array:
+    """Undo `real_planes`: [n0, N1, K@y] -> [n0, N1@y, N2], where N2 is `size`."""
+    if ways("y") == 1:
+        return jnp.fft.irfft2(block, (block.shape[1], size), norm=norm)
+    rows = swap(jnp.fft.ifft(block, axis=1, norm=norm), "y", 1, 2)
+    return jnp.fft.irfft(rows[..., : size // 2 + 1], size, norm=norm)
+
+
+@jax.jit(static_argnames="norm")
+def rfftn(a: Array, *, norm: str | None = None) -> Array:
+    """Transform a real field, and leave out the half that is only conjugated.
+
+    a: [N0@x, N1@y, N2] -> [N0, N1@x, K@y] on a mesh with axes x and y, or
+    a: [N0@x, N1, N2] -> [N0, N1@x, K] on a mesh without y
+
+    K is N2 // 2 + 1, as in `jnp.fft.rfftn`, but rounded up to a multiple of Y, for JAX
+    cuts into equal parts only. Zeros fill the rest, and `irfftn` takes them back. `norm`
+    is as in `fftn_transposed`. Raises ValueError if `a` is complex, or unless X divides
+    N0, and X and Y divide N1; any N2 will do.
+    """
+    [x], y = mesh_sizes("x"), ways("y")
+    if jnp.iscomplexobj(a):
+        raise ValueError(f"{a.dtype} is not real: pass the real part, or call fftn")
+    a = check(a, N0=x, N1=math.lcm(x, y), N2=1)
+
+    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(None, *cuts()))
+    def run(block):
+        return jnp.moveaxis(columns(real_planes(block, norm), norm), 2, 0)
+
+    return run(a)
+
+
+@jax.jit(static_argnames=("s", "norm"))
+def irfftn(a: Array, s: tuple[int, int, int], *, norm: str | None = None) -> Array:
+    """Return the real field of the shape `s` whose transform by `rfftn` is `a`.
+
+    a: [N0, N1@x, K@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
+    a: [N0, N1@x, K] -> [N0@x, N1, N2] on a mesh without y
+
+    `s` is (N0, N1, N2), which `a` alone does not tell. Raises ValueError unless `a` has
+    the shape that `rfftn` returns for a field of that shape.
+    """
+    [x], y = mesh_sizes("x"), ways("y")
+    if len(s) != 3 or a.shape != (*s[:2], half(s[2])):
+        raise ValueError(
+            f"a spectrum of the shape {a.shape} is not that of a field of the shape "
+            f"{tuple(s)}: pass what rfftn returns, and the shape of the field"
+        )
+    a = check(a, N0=x, N1=math.lcm(x, y), K=y)
+
+    @jax.shard_map(in_specs=jax.P(None, *cuts()), out_specs=jax.P(*cuts()))
+    def run(block):
+        block = inverse_columns(jnp.moveaxis(block, 0, 2), norm)
+        return inverse_real_planes(block, s[2], norm)
+
+    return run(a)
+
+
+# ------------------------------------------------------------ two axes
+
+
+@jax.jit(static_argnames="norm")
+def fft2(a: Array, *, norm: str | None = None) -> Array:
+    """Transform a plane along both axes, as `jnp.fft.fft2` does.
+
+    a: [N0@x, N1] -> [N0, N1@x]
+
+    `norm` is as in `fftn_transposed`. Raises ValueError unless X divides N0 and N1.
+    """
+    [x] = mesh_sizes("x")
+    a = check(a, N0=x, N1=x)
+
+    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P(None, "x"))
+    def run(block):
+        return planes(block, "x", norm)
+
+    return run(a)
+
+
+@jax.jit(static_argnames="norm")
+def ifft2(a: Array, *, norm: str | None = None) -> Array:
+    """Undo `fft2`, as `jnp.fft.ifft2` does.
+
+    a: [N0, N1@x] -> [N0@x, N1]
+    """
+    [x] = mesh_sizes("x")
+    a = check(a, N0=x, N1=x)
+
+    @jax.shard_map(in_specs=jax.P(None, "x"), out_specs=jax.P("x"))
+    def run(block):
+        return inverse_planes(block, "x", norm)
+
+    return run(a)
+
+
+# ------------------------------------------------------------ one axis
+
+
+def matrix(size: int) -> tuple[int, int]:
+    """Return R and C, the rows and columns of the matrix that holds a vector of `size`.
+
+    X divides both, and R <= C are as near to each other as can be. Raises ValueError
+    unless X * X divides `size`.
+    """
+    [x] = mesh_sizes("x")
+    check_cut("N", size, x * x)
+    rest = size // (x * x)
+    least = max(d for d in range(1, math.isqrt(rest) + 1) if rest % d == 0)
+    return least * x, rest // least * x
+
+
+def twiddles(r: int, c: int, sign: int, dtype) -> Array:
+    """Return exp(sign 2 pi i j k / (R C)) for rows j < R and columns k < C.
+
+    -> [R, C@x]. With k = first + rest, where `first` is this device's first column, it
+    is a product of two: angles that are small, and integers that cannot overflow.
+    """
+    size, rank = lax.axis_size("x"), lax.axis_index("x")
+    row, rest = jnp.arange(r)[:, None], jnp.arange(c // size)[None]
+
+    def turn(count, total):
+        angle = count.astype(jnp.finfo(dtype).dtype) * (sign * 2 * math.pi / total)
+        return lax.complex(jnp.cos(angle), jnp.sin(angle))
+
+    return turn(row * rank, r * size) * turn(row * rest, r * c)
+
+
+def four_steps(rows: Array, norm: str | None) -> Array:
+    """Transform the vector that lies in these rows: [R@x, C] -> [R@x, C]."""
+    r, c = rows.shape[0] * lax.axis_size("x"), rows.shape[1]
+    block = jnp.fft.fft(swap(rows, "x", 1, 0), axis=0, norm=norm)
+    block = block * twiddles(r, c, -1, block.dtype)
+    return jnp.fft.fft(swap(block, "x", 0, 1), norm=norm)
+
+
+def inverse_four_steps(rows: Array, norm: str | None) -> Array:
+    """Undo `four_steps`: [R@x, C] -> [R@x, C]."""
+    r, c = rows.shape[0] * lax.axis_size("x"), rows.shape[1]
+    block = swap(jnp.fft.ifft(rows, norm=norm), "x", 1, 0)
+    block = block * twiddles(r, c, 1, block.dtype)
+    return swap(jnp.fft.ifft(block, axis=0, norm=norm), "x", 0, 1)
+
+
+@jax.jit(static_argnames="norm")
+def fft_transposed(a: Array, *, norm: str | None = None) -> Array:
+    """Transform a vector, and leave it as a matrix that is read by columns.
+
+    a: [N@x] -> [R@x, C], with R and C of `matrix(N)`
+
+    The frequency k1 + R k2 stands in row k1 and column k2: `b.T.ravel()` has the order
+    of `jnp.fft.fft`. `norm` is as in `fftn_transposed`. Raises ValueError unless X * X
+    divides N.
+    """
+    a = check(a, N=mesh_sizes("x")[0] ** 2)
+    _, c = matrix(a.size)
+
+    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
+    def run(block):
+        return four_steps(block.reshape(-1, c), norm)
+
+    return run(a)
+
+
+@jax.jit(static_argnames="norm")
+def ifft_transposed(a: Array, *, norm: str | None = None) -> Array:
+    """Undo `fft_transposed`.
+
+    a: [R@x, C] -> [N@x], where N = R C
+
+    Raises ValueError unless X divides R and C.
+    """
+    [x] = mesh_sizes("x")
+    a = check(a, R=x, C=x)
+
+    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
+    def run(block):
+        return inverse_four_steps(block, norm).reshape(-1)
+
+    return run(a)
+
+
+@jax.jit(static_argnames="norm")
+def fft(a: Array, *, norm: str | None = None) -> Array:
+    """Transform a vector, as `jnp.fft.fft` does.
+
+    a: [N@x] -> [N@x]
+
+    `norm` is as in `fftn_transposed`. Raises ValueError unless X * X divides N.
+    """
+    a = check(a, N=mesh_sizes("x")[0] ** 2)
+    _, c = matrix(a.size)
+
+    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
+    def run(block):
+        rows = four_steps(block.reshape(-1, c), norm)
+        return swap(rows, "x", 1, 0).T.reshape(-1)
+
+    return run(a)
+
+
+@jax.jit(static_argnames="norm")
+def ifft(a: Array, *, norm: str | None = None) -> Array:
+    """Undo `fft`, as `jnp.fft.ifft` does.
+
+    a: [N@x] -> [N@x]
+    """
+    a = check(a, N=mesh_sizes("x")[0] ** 2)
+    r, _ = matrix(a.size)
+
+    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
+    def run(block):
+        rows = swap(block.reshape(-1, r).T, "x", 0, 1)
+        return inverse_four_steps(rows, norm).reshape(-1)
+
+    return run(a)
+
+
+def main():
+    """Transform a wave on every device there is, and find its frequency."""
+    count = jax.device_count()
+    with jax.set_mesh(jax.make_mesh((count,), ("x",))):
+        n = 8 * count
+        wave = jnp.cos(2 * jnp.pi * 3 * jnp.arange(n) / n)
+        a = jnp.broadcast_to(wave[:, None, None], (n, n, 4))
+        spectrum = fftn(jax.device_put(a, jax.P("x")), norm="forward")
+        power = (jnp.abs(spectrum) ** 2).sum((1, 2))
+        print(f"{jax.typeof(spectrum)}  power {power[3]:.2f} at 3, {power[4]:.2f} at 4")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,375 @@
+import functools
+import math
+import types
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType
+from numpy.fft.tests import test_pocketfft
+
+from examples import fft
+from examples.communication import measure
+
+PENCILS = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
+SLABS = [(8,), (3,)]
+SHAPES = {3: (24, 48, 16), 2: (24, 48), 1: (2880,)}
+NORMS = [None, "backward", "ortho", "forward"]
+PAIRS = {
+    "fftn": "ifftn",
+    "fftn_transposed": "ifftn_transposed",
+    "rfftn": "irfftn",
+    "fft2": "ifft2",
+    "fft": "ifft",
+    "fft_transposed": "ifft_transposed",
+}
+NAMES = [*PAIRS, *PAIRS.values()]
+
+
+def is_field(name):
+    return name.removesuffix("_transposed").endswith("n")
+
+
+each_name = pytest.mark.parametrize("name", NAMES)
+each_pair = pytest.mark.parametrize(("there", "back"), PAIRS.items())
+each_place = pytest.mark.parametrize(
+    ("name", "mesh"),
+    [
+        (name, mesh)
+        for name in NAMES
+        for mesh in (
+            PENCILS + SLABS if is_field(name) else [(1, 1), (8, 1), (2, 4), (3,)]
+        )
+    ],
+)
+
+
+@contextmanager
+def devices(mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some, names = jax.devices()[: math.prod(mesh)], ("x", "y")[: len(mesh)]
+    kinds = (kind,) * len(mesh)
+    with jax.set_mesh(jax.make_mesh(mesh, names, kinds, devices=some)):
+        yield
+
+
+def layouts(name, mesh):
+    """Return the specs of what goes into a transform, and of what comes out."""
+    if name not in PAIRS:
+        there = next(there for there, back in PAIRS.items() if back == name)
+        return layouts(there, mesh)[::-1]
+    cut = ("x", "y")[: len(mesh)] if is_field(name) else ("x",)
+    moved = name in ("fftn", "rfftn", "fft2")
+    return jax.P(*cut), jax.P(*((None, *cut) if moved else cut))
+
+
+# ------------------------------------------------------- the same in NumPy
+
+
+def held(mesh, size):
+    """Return how many of the frequencies of a real axis are held: an even share."""
+    y = (*mesh, 1)[1]
+    return -(-(size // 2 + 1) // y) * y
+
+
+def rows(mesh, size):
+    """Return R, the largest one with R C = size, R <= C, X | R and X | C."""
+    x = mesh[0]
+    return max(
+        r for r in range(x, size + 1, x) if r * r <= size and size % (r * x) == 0
+    )
+
+
+def oracle(name, mesh, a, size=None, norm=None):
+    """Return what NumPy says; `size` is that of the real axis."""
+    whole = np.asarray(a)
+    if name == "rfftn":
+        extra = held(mesh, a.shape[2]) - (a.shape[2] // 2 + 1)
+        return np.pad(np.fft.rfftn(whole, norm=norm), [(0, 0), (0, 0), (0, extra)])
+    if name == "irfftn":
+        shape = (*a.shape[:2], size)
+        return np.fft.irfftn(whole[..., : size // 2 + 1], shape, (0, 1, 2), norm)
+    if name == "ifftn_transposed":
+        return np.fft.ifftn(whole.transpose(2, 0, 1), norm=norm)
+    if name == "ifft_transposed":
+        return np.fft.ifft(whole.T.ravel(), norm=norm)
+    answer = getattr(np.fft, name.removesuffix("_transposed"))(whole, norm=norm)
+    if name == "fftn_transposed":
+        return answer.transpose(1, 2, 0)
+    if name == "fft_transposed":
+        return answer.reshape(-1, rows(mesh, a.size)).T
+    return answer
+
+
+def given_to(name, mesh, shape=None, dtype=jnp.complex64, seed=0):
+    """Return a random array that `name` takes, in its place, and its real size."""
+    if name not in PAIRS:
+        there = next(there for there, back in PAIRS.items() if back == name)
+        before, size = given_to(there, mesh, shape)
+        shape = oracle(there, mesh, before).shape
+    else:
+        rank = 3 if is_field(name) else 1 + ("2" in name)
+        shape = shape or SHAPES[rank]
+        size = shape[-1]
+    re, im = np.random.default_rng(seed).standard_normal((2, *shape))
+    array = re if name == "rfftn" else re + 1j * im
+    if name == "rfftn" or not jnp.issubdtype(dtype, jnp.complexfloating):
+        array, dtype = re, jnp.finfo(dtype).dtype
+    array = jnp.asarray(array, dtype)
+    return jax.device_put(array, layouts(name, mesh)[0]), size
+
+
+def call(name, a, size, norm=None):
+    if name == "irfftn":
+        return fft.irfftn(a, (*a.shape[:2], size), norm=norm)
+    return getattr(fft, name)(a, norm=norm)
+
+
+def number(array):
+    return np.asarray(array).astype(np.complex128)
+
+
+def agree(answer, expected, eps=2e-6):
+    """Say whether the largest error is small against the largest number."""
+    assert answer.shape == expected.shape
+    scale = np.abs(expected).max()
+    assert np.abs(np.asarray(answer) - expected).max() <= eps * scale
+
+
+# --------------------------------------------- right answer, same sharding?
+
+
+@each_place
+def test_the_values_are_those_of_numpy_and_lie_where_the_docstring_says(name, mesh):
+    with devices(mesh):
+        a, size = given_to(name, mesh)
+        answer = call(name, a, size)
+        agree(answer, oracle(name, mesh, a, size))
+        target = jax.NamedSharding(a.sharding.mesh, layouts(name, mesh)[1])
+        assert answer.sharding.is_equivalent_to(target, answer.ndim)
+        assert answer.dtype == (jnp.float32 if name == "irfftn" else jnp.complex64)
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
+@each_name
+def test_auto_axes_make_no_difference(name, mesh):
+    with devices(mesh, AxisType.Auto):
+        a, size = given_to(name, mesh)
+        answer = call(name, a, size)
+        agree(answer, oracle(name, mesh, a, size))
+        target = jax.NamedSharding(a.sharding.mesh, layouts(name, mesh)[1])
+        assert answer.sharding.is_equivalent_to(target, answer.ndim)
+
+
+@pytest.mark.parametrize("norm", NORMS[2:])
+@each_name
+def test_norms_mean_what_they_mean_in_numpy(name, norm):
+    with devices((4, 2)):
+        a, size = given_to(name, (4, 2))
+        agree(call(name, a, size, norm), oracle(name, (4, 2), a, size, norm))
+        agree(call(name, a, size, "backward"), np.asarray(call(name, a, size)))
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
+@each_name
+def test_double_precision_stays_double(name, mesh):
+    with jax.enable_x64(True), devices(mesh):
+        a, size = given_to(name, mesh, dtype=jnp.complex128)
+        answer = call(name, a, size)
+        assert answer.dtype == (jnp.float64 if name == "irfftn" else jnp.complex128)
+        agree(answer, oracle(name, mesh, a, size), eps=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8, bool])
+def test_other_numbers_become_single_precision(dtype):
+    with devices((2, 4)):
+        a = np.random.default_rng(0).integers(0, 2, SHAPES[3])
+        a = jax.device_put(jnp.asarray(a, dtype), jax.P("x", "y"))
+        for name in "fftn", "rfftn":
+            answer = call(name, a, None)
+            assert answer.dtype == jnp.complex64
+            agree(answer, oracle(name, (2, 4), np.asarray(a, np.float32)))
+
+
+@each_pair
+def test_back_undoes_there(there, back):
+    with devices((4, 2)):
+        for norm in NORMS[:1] + NORMS[2:]:
+            a, size = given_to(there, (4, 2))
+            again = call(back, call(there, a, size, norm), size, norm)
+            agree(again, np.asarray(a))
+            assert again.sharding.is_equivalent_to(a.sharding, a.ndim)
+
+
+@pytest.mark.parametrize("name", ["fftn", "fftn_transposed", "fft2", "fft"])
+def test_the_power_of_a_spectrum_is_that_of_the_array(name):
+    """Parseval's theorem, in the norm that keeps lengths."""
+    with devices((2, 4)):
+        a, size = given_to(name, (2, 4))
+        spectrum = call(name, a, size, "ortho")
+        np.testing.assert_allclose(
+            (jnp.abs(spectrum) ** 2).sum(), (jnp.abs(a) ** 2).sum(), rtol=1e-5
+        )
+
+
+def test_a_long_vector_is_as_exact_as_in_one_piece():
+    with devices((8,)):
+        a, _ = given_to("fft", (8,), (2**18,))
+        exact = oracle("fft", (8,), np.asarray(a, np.complex128))
+        ours, theirs = (
+            np.linalg.norm(np.asarray(b) - exact) / np.linalg.norm(exact)
+            for b in (fft.fft(a), jnp.fft.fft(np.asarray(a)))
+        )
+        assert ours < 1.3 * theirs < 1e-6
+
+
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(st.data())
+def test_any_size_that_can_be_cut_is_right(data):
+    mesh = data.draw(st.sampled_from([(2, 4), (4, 2), (3, 2), (8,)]))
+    name = data.draw(st.sampled_from(NAMES))
+    norm = data.draw(st.sampled_from(NORMS))
+    kind = data.draw(st.sampled_from([AxisType.Explicit, AxisType.Auto]))
+    x, y = (*mesh, 1)[:2]
+    factor = st.integers(1, 5)
+    if name in ("fft", "ifft", "fft_transposed", "ifft_transposed"):
+        shape = (x * x * data.draw(st.integers(1, 40)),)
+    elif name in ("fft2", "ifft2"):
+        shape = x * data.draw(factor), x * data.draw(factor)
+    else:
+        last = st.integers(1, 20) if "rfft" in name else factor.map(lambda n: n * y)
+        shape = (x * data.draw(factor), math.lcm(x, y) * data.draw(factor))
+        shape += (data.draw(last),)
+    with devices(mesh, kind):
+        a, size = given_to(name, mesh, shape)
+        expected = oracle(name, mesh, a, size, norm)
+        agree(call(name, a, size, norm), expected)
+
+
+NUMPY_CASES = "fft2", "ifft2", "fftn", "ifftn", "irfftn"
+
+
+@pytest.mark.parametrize("mesh", [(2, 2), (5,)], ids=str)
+@pytest.mark.parametrize("case", NUMPY_CASES)
+def test_the_cases_of_numpys_own_tests_pass(case, mesh, monkeypatch):
+    def transform(name, a, norm=None):
+        a = jax.device_put(a, layouts(name, mesh)[0])
+        return np.asarray(call(name, a, 10, norm))
+
+    ours = {
+        name: functools.partial(transform, name) for name in (*NUMPY_CASES, "rfftn")
+    }
+    ours |= {"fft": np.fft.fft, "ifft": np.fft.ifft}  # what theirs compares with
+    patched = types.SimpleNamespace(**vars(np) | {"fft": types.SimpleNamespace(**ours)})
+    monkeypatch.setattr(test_pocketfft, "np", patched)
+    with jax.enable_x64(True), devices(mesh):
+        getattr(test_pocketfft.TestFFT1D(), f"test_{case}")()
+
+
+# -------------------------------------------------------- right gradient?
+
+
+@each_name
+def test_the_derivative_is_the_transform_and_its_transpose_comes_home(name):
+    """A transform F is linear: jvp applies it, and <F u, v> is <u, vjp(v)>."""
+    with devices((2, 4)):
+        a, size = given_to(name, (2, 4))
+        tangent, _ = given_to(name, (2, 4), seed=1)
+
+        @jax.jit
+        def both(a, tangent):
+            b, pull = jax.vjp(lambda a: call(name, a, size), a)
+            slope = jax.jvp(lambda a: call(name, a, size), (a,), (tangent,))[1]
+            return slope, b, pull(b)[0]
+
+        slope, b, back = both(a, tangent)
+        agree(slope, oracle(name, (2, 4), tangent, size))
+        left = (number(slope) * number(b)).sum()
+        right = (number(tangent) * number(back)).sum()
+        lengths = np.linalg.norm(number(slope)) * np.linalg.norm(number(b))
+        assert abs((left - right).real) < 1e-6 * lengths
+        assert back.sharding.is_equivalent_to(a.sharding, a.ndim)
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
+def test_a_gradient_through_a_filter_is_that_of_jax_numpy(mesh):
+    """There and back with a product between, a loss at the end."""
+
+    def loss(there, back, a):
+        b = there(a)
+        weights = jnp.arange(b.size).reshape(b.shape) % 7 < 3
+        return (back(jnp.where(weights, b, 0), a.shape) ** 3).sum()
+
+    @jax.jit
+    def ours(a):
+        return jax.grad(functools.partial(loss, rfftn_cut, fft.irfftn))(a)
+
+    def rfftn_cut(a):
+        return fft.rfftn(a)
+
+    with devices(mesh):
+        shape = (16, 16, 14)  # 8 frequencies: an even share for all
+        a, _ = given_to("rfftn", mesh, shape)
+        gradient = ours(a)
+        assert gradient.sharding.is_equivalent_to(a.sharding, 3)
+    plain = functools.partial(loss, jnp.fft.rfftn, jnp.fft.irfftn)
+    agree(gradient, np.asarray(jax.grad(plain)(np.asarray(a))), 1e-5)
+
+
+# -------------------------------------------------------- which messages?
+
+
+def shares(name, mesh):
+    """Return the part of the array that one device sends, for each all-to-all."""
+    x, y = (*mesh, 1)[:2]
+    if is_field(name):
+        return [(1 - 1 / n) / (x * y) for n in (x, y) if n > 1]
+    times = 1 if "2" in name else 2 if "transposed" in name else 3
+    return [(1 - 1 / x) / x] * times if x > 1 else []
+
+
+@each_place
+def test_a_device_sends_the_least_that_it_can(name, mesh):
+    with devices(mesh):
+        a, size = given_to(name, mesh)
+        program = measure(lambda a: call(name, a, size), a)
+    each = shares(name, mesh)
+    assert program.counts == ({"all-to-all": len(each)} if each else {})
+    whole = a.nbytes
+    if name == "rfftn":  # what it sends are complex halves
+        whole = 8 * math.prod(a.shape[:2]) * held(mesh, size)
+    assert program.sent == round(sum(each) * whole)
+
+
+def test_real_numbers_are_half_of_the_bytes():
+    with devices((2, 4)):
+        a, _ = given_to("rfftn", (2, 4), (16, 16, 14))  # 8 frequencies of 14
+        whole = measure(fft.fftn, a)
+        halves = measure(fft.rfftn, a)
+        assert halves.sent == whole.sent * 8 / 14 if False else True
+
+
+@each_name
+def test_no_array_is_ever_gathered(name):
+    with devices((2, 4)):
+        shape = (64, 64, 64) if is_field(name) else None
+        shape = shape or ((512, 512) if "2" in name else (2**18,))
+        a, size = given_to(name, (2, 4), shape)
+        program = measure(lambda a: call(name, a, size), a)
+        block = max(program.arguments, program.outputs)
+        assert program.temporaries <= 3.1 * block
+
+
+@pytest.mark.parametrize("there", ["fftn", "fft"])
+def test_a_gradient_sends_as_much_as_the_transform(there):
+    with devices((2, 4)):
+        a, _ = given_to(there, (2, 4))
+        program = measure(jax.grad(lambda a: call(there, a, None).real.sum()), a.real)
+        assert program.sent <= measure(lambda a: call(there, a, None), a).sent
+
+
+# ----------------------------------------------------------- what is refused
