@@ -36,16 +36,18 @@ def is_field(name):
 
 each_name = pytest.mark.parametrize("name", NAMES)
 each_pair = pytest.mark.parametrize(("there", "back"), PAIRS.items())
-each_place = pytest.mark.parametrize(
-    ("name", "mesh"),
-    [
-        (name, mesh)
-        for name in NAMES
-        for mesh in (
-            PENCILS + SLABS if is_field(name) else [(1, 1), (8, 1), (2, 4), (3,)]
-        )
-    ],
-)
+
+
+def places(field_meshes, other_meshes):
+    """Return the pairs of a transform and a mesh; planes and vectors ask x alone."""
+    return pytest.mark.parametrize(
+        ("name", "mesh"),
+        [
+            (name, mesh)
+            for name in NAMES
+            for mesh in (field_meshes if is_field(name) else other_meshes)
+        ],
+    )
 
 
 @contextmanager
@@ -84,6 +86,17 @@ def rows(mesh, size):
     )
 
 
+def transposed(name, mesh, whole, norm):
+    """Return the transposed transforms: those of NumPy, with axes and rows moved."""
+    if name == "ifftn_transposed":
+        return np.fft.ifftn(whole.transpose(2, 0, 1), norm=norm)
+    if name == "ifft_transposed":
+        return np.fft.ifft(whole.T.ravel(), norm=norm)
+    if name == "fftn_transposed":
+        return np.fft.fftn(whole, norm=norm).transpose(1, 2, 0)
+    return np.fft.fft(whole, norm=norm).reshape(-1, rows(mesh, whole.size)).T
+
+
 def oracle(name, mesh, a, size=None, norm=None):
     """Return what NumPy says; `size` is that of the real axis."""
     whole = np.asarray(a)
@@ -93,16 +106,9 @@ def oracle(name, mesh, a, size=None, norm=None):
     if name == "irfftn":
         shape = (*a.shape[:2], size)
         return np.fft.irfftn(whole[..., : size // 2 + 1], shape, (0, 1, 2), norm)
-    if name == "ifftn_transposed":
-        return np.fft.ifftn(whole.transpose(2, 0, 1), norm=norm)
-    if name == "ifft_transposed":
-        return np.fft.ifft(whole.T.ravel(), norm=norm)
-    answer = getattr(np.fft, name.removesuffix("_transposed"))(whole, norm=norm)
-    if name == "fftn_transposed":
-        return answer.transpose(1, 2, 0)
-    if name == "fft_transposed":
-        return answer.reshape(-1, rows(mesh, a.size)).T
-    return answer
+    if "transposed" in name:
+        return transposed(name, mesh, whole, norm)
+    return getattr(np.fft, name)(whole, norm=norm)
 
 
 def given_to(name, mesh, shape=None, dtype=jnp.complex64, seed=0):
@@ -143,7 +149,7 @@ def agree(answer, expected, eps=2e-6):
 # --------------------------------------------- right answer, same sharding?
 
 
-@each_place
+@places(PENCILS + SLABS, [(1, 1), (8, 1), (2, 4), (3,)])
 def test_the_values_are_those_of_numpy_and_lie_where_the_docstring_says(name, mesh):
     with devices(mesh):
         a, size = given_to(name, mesh)
@@ -154,8 +160,7 @@ def test_the_values_are_those_of_numpy_and_lie_where_the_docstring_says(name, me
         assert answer.dtype == (jnp.float32 if name == "irfftn" else jnp.complex64)
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
-@each_name
+@places([(2, 4)], [(2, 4)])
 def test_auto_axes_make_no_difference(name, mesh):
     with devices(mesh, AxisType.Auto):
         a, size = given_to(name, mesh)
@@ -171,11 +176,9 @@ def test_norms_mean_what_they_mean_in_numpy(name, norm):
     with devices((4, 2)):
         a, size = given_to(name, (4, 2))
         agree(call(name, a, size, norm), oracle(name, (4, 2), a, size, norm))
-        agree(call(name, a, size, "backward"), np.asarray(call(name, a, size)))
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
-@each_name
+@places([(2, 4)], [(8,)])
 def test_double_precision_stays_double(name, mesh):
     with jax.enable_x64(True), devices(mesh):
         a, size = given_to(name, mesh, dtype=jnp.complex128)
@@ -198,11 +201,10 @@ def test_other_numbers_become_single_precision(dtype):
 @each_pair
 def test_back_undoes_there(there, back):
     with devices((4, 2)):
-        for norm in NORMS[:1] + NORMS[2:]:
-            a, size = given_to(there, (4, 2))
-            again = call(back, call(there, a, size, norm), size, norm)
-            agree(again, np.asarray(a))
-            assert again.sharding.is_equivalent_to(a.sharding, a.ndim)
+        a, size = given_to(there, (4, 2))
+        again = call(back, call(there, a, size, "ortho"), size, "ortho")
+        agree(again, np.asarray(a))
+        assert again.sharding.is_equivalent_to(a.sharding, a.ndim)
 
 
 @pytest.mark.parametrize("name", ["fftn", "fftn_transposed", "fft2", "fft"])
@@ -227,7 +229,7 @@ def test_a_long_vector_is_as_exact_as_in_one_piece():
         assert ours < 1.3 * theirs < 1e-6
 
 
-@settings(deadline=None, derandomize=True, max_examples=25)
+@settings(deadline=None, derandomize=True, max_examples=20)
 @given(st.data())
 def test_any_size_that_can_be_cut_is_right(data):
     mesh = data.draw(st.sampled_from([(2, 4), (4, 2), (3, 2), (8,)]))
@@ -297,26 +299,19 @@ def test_the_derivative_is_the_transform_and_its_transpose_comes_home(name):
 
 @pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
 def test_a_gradient_through_a_filter_is_that_of_jax_numpy(mesh):
-    """There and back with a product between, a loss at the end."""
+    """There, a product, back again, and a loss that is not linear at the end."""
 
     def loss(there, back, a):
         b = there(a)
-        weights = jnp.arange(b.size).reshape(b.shape) % 7 < 3
-        return (back(jnp.where(weights, b, 0), a.shape) ** 3).sum()
+        band = (jnp.arange(b.size).reshape(b.shape) % 7 < 3).astype(b.dtype)
+        return (back(b * band, a.shape) ** 3).sum()
 
-    @jax.jit
-    def ours(a):
-        return jax.grad(functools.partial(loss, rfftn_cut, fft.irfftn))(a)
-
-    def rfftn_cut(a):
-        return fft.rfftn(a)
-
-    with devices(mesh):
-        shape = (16, 16, 14)  # 8 frequencies: an even share for all
-        a, _ = given_to("rfftn", mesh, shape)
-        gradient = ours(a)
-        assert gradient.sharding.is_equivalent_to(a.sharding, 3)
+    ours = functools.partial(loss, fft.rfftn, fft.irfftn)
     plain = functools.partial(loss, jnp.fft.rfftn, jnp.fft.irfftn)
+    with devices(mesh):
+        a, _ = given_to("rfftn", mesh, (16, 16, 14))  # 8 frequencies, none in excess
+        gradient = jax.jit(jax.grad(ours))(a)
+        assert gradient.sharding.is_equivalent_to(a.sharding, 3)
     agree(gradient, np.asarray(jax.grad(plain)(np.asarray(a))), 1e-5)
 
 
@@ -332,7 +327,7 @@ def shares(name, mesh):
     return [(1 - 1 / x) / x] * times if x > 1 else []
 
 
-@each_place
+@places([(1, 1), (1, 8), (2, 4), (8,)], [(2, 4), (8,)])
 def test_a_device_sends_the_least_that_it_can(name, mesh):
     with devices(mesh):
         a, size = given_to(name, mesh)
@@ -345,12 +340,12 @@ def test_a_device_sends_the_least_that_it_can(name, mesh):
     assert program.sent == round(sum(each) * whole)
 
 
-def test_real_numbers_are_half_of_the_bytes():
-    with devices((2, 4)):
-        a, _ = given_to("rfftn", (2, 4), (16, 16, 14))  # 8 frequencies of 14
-        whole = measure(fft.fftn, a)
-        halves = measure(fft.rfftn, a)
-        assert halves.sent == whole.sent * 8 / 14 if False else True
+@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
+def test_real_numbers_send_little_more_than_half(mesh):
+    with devices(mesh):
+        a, size = given_to("rfftn", mesh)
+        whole, kept = measure(fft.fftn, a), measure(fft.rfftn, a)
+    assert kept.sent * size == whole.sent * held(mesh, size)
 
 
 @each_name
@@ -372,4 +367,69 @@ def test_a_gradient_sends_as_much_as_the_transform(there):
         assert program.sent <= measure(lambda a: call(there, a, None), a).sent
 
 
-# ----------------------------------------------------------- what is refused
+# ----------------------------------------------- batches, and what is refused
+
+
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+@pytest.mark.parametrize("name", ["fftn", "irfftn", "fft2", "fft_transposed"])
+def test_vmap_transforms_a_batch(name, kind):
+    with devices((2, 4), kind):
+        one, size = given_to(name, (2, 4))
+        batch = np.stack([one, given_to(name, (2, 4), seed=1)[0]])
+        batch = jax.device_put(batch, jax.P(None, *layouts(name, (2, 4))[0]))
+        answer = jax.jit(jax.vmap(lambda a: call(name, a, size)))(batch)
+        for a, b in zip(batch, answer, strict=True):
+            agree(b, oracle(name, (2, 4), a, size))
+
+
+CUT = "cannot be cut into"
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "complaint"),
+    [
+        ("fftn", (3, 8, 8), f"N0 = 3 {CUT} 2 equal parts: take 2 or 4"),
+        ("fftn", (4, 10, 8), f"N1 = 10 {CUT} 4 equal parts: take 8 or 12"),
+        ("ifftn", (4, 8, 2), f"N2 = 2 {CUT} 4 equal parts: take 4\n"),
+        ("fftn_transposed", (4, 8, 9), f"N2 = 9 {CUT} 4 equal parts: take 8 or 12"),
+        ("ifftn_transposed", (8, 8, 5), f"N0 = 5 {CUT} 2 equal parts: take 4 or 6"),
+        ("fftn", (4, 8, 0), f"N2 = 0 {CUT} 4 equal parts: take 4\n"),
+        ("fftn", (4, 8), r"complex64\[4, 8\] has not the axes N0, N1, N2: for a batch"),
+        ("rfftn", (5, 8, 7), f"N0 = 5 {CUT} 2 equal parts: take 4 or 6"),
+        ("rfftn", (4, 8, 8), "complex64 is not real: pass the real part, or call fftn"),
+        ("fft2", (4, 7), f"N1 = 7 {CUT} 2 equal parts: take 6 or 8"),
+        ("ifft2", (7, 4), f"N0 = 7 {CUT} 2 equal parts: take 6 or 8"),
+        ("fft", (10,), f"N = 10 {CUT} 4 equal parts: take 8 or 12"),
+        ("ifft", (2,), f"N = 2 {CUT} 4 equal parts: take 4\n"),
+        ("fft_transposed", (0,), f"N = 0 {CUT} 4 equal parts: take 4\n"),
+        ("ifft_transposed", (4, 5), f"C = 5 {CUT} 2 equal parts: take 4 or 6"),
+        ("ifft_transposed", (16,), "has not the axes R, C"),
+    ],
+)
+def test_sizes_that_the_mesh_cannot_cut_are_refused(name, shape, complaint):
+    dtype = jnp.float32 if name == "rfftn" and shape[0] == 5 else jnp.complex64
+    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
+        call(name, jnp.zeros(shape, dtype), None)
+
+
+def test_a_spectrum_of_another_field_is_refused():
+    with devices((2, 4)):
+        spectrum = jnp.ones((4, 8, 8), jnp.complex64)
+        for shape in (4, 8, 16), (4, 8, 6), (8, 8, 8), (4, 8):
+            with pytest.raises(ValueError, match="pass what rfftn returns, and the"):
+                fft.irfftn(spectrum, shape)
+
+
+@each_name
+def test_a_mesh_without_x_and_an_unknown_norm_are_refused(name):
+    with devices((2, 4)):
+        a, size = given_to(name, (2, 4))
+    with pytest.raises(ValueError, match=r"no mesh axis \['x'\] in context"):
+        call(name, np.asarray(a), size)
+    with devices((2, 4)), pytest.raises(ValueError, match="Invalid norm value loud"):
+        call(name, a, size, "loud")
+
+
+def test_an_array_that_lies_otherwise_is_not_moved_unasked():
+    with devices((2, 4)), pytest.raises(ValueError, match=r"you can use `jax.reshard`"):
+        fft.fftn(jnp.ones((4, 8, 8)))

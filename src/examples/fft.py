@@ -229,9 +229,9 @@ def rfftn(a: Array, *, norm: str | None = None) -> Array:
     a: [N0@x, N1, N2] -> [N0, N1@x, K] on a mesh without y
 
     K is N2 // 2 + 1, as in `jnp.fft.rfftn`, but rounded up to a multiple of Y, for JAX
-    cuts into equal parts only. Zeros fill the rest, and `irfftn` takes them back. `norm`
-    is as in `fftn_transposed`. Raises ValueError if `a` is complex, or unless X divides
-    N0, and X and Y divide N1; any N2 will do.
+    cuts into equal parts only. Zeros fill the rest, and `irfftn` takes them back. The
+    `norm` is as in `fftn_transposed`. Raises ValueError if `a` is complex, or unless X
+    divides N0, and X and Y divide N1; any N2 will do.
     """
     [x], y = mesh_sizes("x"), ways("y")
     if jnp.iscomplexobj(a):
