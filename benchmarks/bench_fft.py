@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT-0
+"""Fourier transforms by hand, by jaxdecomp and by the compiler, side by side.
+
+Each of ours races another program for the same array in the same place. Bytes sent and
+temporaries are in blocks, the part of the array that one device holds; what should be
+sent stands beside what is.
+
+    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
+        python benchmarks/bench_fft.py
+
+It needs jaxdecomp too. Simulated devices share the machine's cores: the time tells what
+moving and copying costs on it, and nothing about links.
+"""
+
+import csv
+import datetime
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType
+from jaxdecomp.fft import pfft3d
+from timing import race
+
+from examples import fft
+from examples.communication import measure
+
+RESULTS = Path(__file__).parents[1] / "docs/algorithms/data/fft.csv"
+SLABS, PENCILS = (8, 1), (2, 4)
+FIELDS, VECTORS = (64, 128, 256), (2**18, 2**20, 2**22)
+
+
+def pfft3d_natural(a):
+    """Transform as jaxdecomp does, and put the axes back in their order."""
+    return pfft3d(a).transpose(2, 0, 1)
+
+
+RACES = [  # ours, theirs
+    (fft.fftn_transposed, jax.jit(pfft3d)),
+    (fft.fftn, jax.jit(pfft3d_natural)),
+    (fft.fftn, jax.jit(jnp.fft.fftn)),
+    (fft.rfftn, jax.jit(jnp.fft.rfftn)),
+]
+VECTOR_RACES = [(fft.fft_transposed, 2), (fft.fft, 3)]  # ours, and its all-to-alls
+
+
+def run(ours, theirs, a, bound):
+    """Return the line of the table for two programs and one array."""
+    times = race(ours, theirs, a, rounds=9)
+    line = dict(zip(("seconds", "their_seconds", "ratio"), times, strict=True))
+    line["sent_bound"] = bound
+    for who, f in (("", ours), ("their_", theirs)):
+        program, block = measure(f, a), a.nbytes / jax.device_count()
+        line[f"{who}sent"] = program.sent / block
+        line[f"{who}temporaries"] = program.temporaries / block
+    return line
+
+
+def random(shape, spec):
+    """Return random numbers of this shape, in this place."""
+    return jax.device_put(jax.random.normal(jax.random.key(0), shape), spec)
+
+
+def fields():
+    """Race on slabs and pencils, and yield the lines."""
+    for n in FIELDS:
+        for mesh in SLABS, PENCILS:
+            x, y = mesh
+            with jax.set_mesh(jax.make_mesh(mesh, ("x", "y"), (AxisType.Auto,) * 2)):
+                real = random((n, n, n), jax.P("x", "y"))
+                bound = (1 - 1 / x) + (1 - 1 / y)
+                for ours, theirs in RACES:
+                    halved = ours is fft.rfftn
+                    a = real if halved else real + 1j * jnp.roll(real, 1)
+                    kept = -(-(n // 2 + 1) // y) * y  # complex, of n real ones
+                    least = bound * 2 * kept / n if halved else bound
+                    line = run(ours, theirs, a, least)
+                    layout = "slabs" if mesh == SLABS else "pencils"
+                    yield names(ours, theirs, layout, f"{n}^3") | line
+
+
+def vectors():
+    """Race on vectors, and yield the lines."""
+    theirs = jax.jit(jnp.fft.fft)
+    with jax.set_mesh(jax.make_mesh((8,), ("x",), (AxisType.Auto,))):
+        for n in VECTORS:
+            real = random((n,), jax.P("x"))
+            for ours, times in VECTOR_RACES:
+                line = run(ours, theirs, real + 1j * jnp.roll(real, 1), times * 7 / 8)
+                yield names(ours, theirs, "vector", f"2^{n.bit_length() - 1}") | line
+
+
+def names(ours, theirs, layout, size):
+    """Return who races whom, on what."""
+    where = "jaxdecomp " if "pfft" in theirs.__name__ else "jax.numpy "
+    return {
+        "ours": ours.__name__,
+        "theirs": where + theirs.__name__,
+        "layout": layout,
+        "size": size,
+    }
+
+
+def main():
+    """Print the table, and write it with the place and the day beside the page."""
+    where = {
+        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "cores": os.cpu_count(),
+        "date": datetime.date.today().isoformat(),
+        "jax": jax.__version__,
+        "dtype": "complex64",
+    }
+    lines = []
+    for part in fields, vectors:
+        for line in part():
+            line["load"] = os.getloadavg()[0]
+            lines.append(
+                {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}
+                | where
+            )
+            print(*lines[-1].values(), flush=True)
+    with RESULTS.open("w", newline="") as file:
+        table = csv.DictWriter(file, lines[0], lineterminator="\n")
+        table.writeheader()
+        table.writerows(lines)
+
+
+if __name__ == "__main__":
+    main()
