@@ -64,7 +64,7 @@ def check_cut(name: str, size: int, count: int):
         )
 
 
-def check(a: Array, **counts: int) -> Array:
+def checked(a: Array, **counts: int) -> Array:
     """Return `a` in single or double precision, if each axis can be cut so many times.
 
     Raises ValueError if not, or if `a` has more or fewer axes than `counts`.
@@ -79,7 +79,7 @@ def check(a: Array, **counts: int) -> Array:
     return a.astype(jnp.promote_types(jnp.result_type(a, 1.0), jnp.float32))
 
 
-def swap(block: Array, name: str, split: int, join: int) -> Array:
+def recut(block: Array, name: str, split: int, join: int) -> Array:
     """Cut the axis `split` over the mesh axis `name`, and join the axis `join`."""
     return lax.all_to_all(block, name, split, join, tiled=True)
 
@@ -87,40 +87,40 @@ def swap(block: Array, name: str, split: int, join: int) -> Array:
 # ------------------------------------------------------------ planes, then columns
 
 
-def planes(block: Array, name: str, norm: str | None) -> Array:
+def fft_planes(block: Array, name: str, norm: str | None) -> Array:
     """Transform the last two axes: [.., N@name, M] -> [.., N, M@name]."""
     if ways(name) == 1:
         return jnp.fft.fft2(block, norm=norm)
     last = block.ndim - 1
-    block = swap(jnp.fft.fft(block, norm=norm), name, last, last - 1)
+    block = recut(jnp.fft.fft(block, norm=norm), name, last, last - 1)
     return jnp.fft.fft(block, axis=last - 1, norm=norm)
 
 
-def inverse_planes(block: Array, name: str, norm: str | None) -> Array:
-    """Undo `planes`: [.., N, M@name] -> [.., N@name, M]."""
+def ifft_planes(block: Array, name: str, norm: str | None) -> Array:
+    """Undo `fft_planes`: [.., N, M@name] -> [.., N@name, M]."""
     if ways(name) == 1:
         return jnp.fft.ifft2(block, norm=norm)
     last = block.ndim - 1
     block = jnp.fft.ifft(block, axis=last - 1, norm=norm)
-    return jnp.fft.ifft(swap(block, name, last - 1, last), norm=norm)
+    return jnp.fft.ifft(recut(block, name, last - 1, last), norm=norm)
 
 
-def columns(block: Array, norm: str | None) -> Array:
+def fft_columns(block: Array, norm: str | None) -> Array:
     """Transform the first axis, and put it last: [N0@x, N1, n2] -> [N1@x, n2, N0]."""
-    block = jnp.moveaxis(swap(block, "x", 1, 0), 0, 2)
+    block = jnp.moveaxis(recut(block, "x", 1, 0), 0, 2)
     return jnp.fft.fft(block, norm=norm)
 
 
-def inverse_columns(block: Array, norm: str | None) -> Array:
-    """Undo `columns`: [N1@x, n2, N0] -> [N0@x, N1, n2]."""
+def ifft_columns(block: Array, norm: str | None) -> Array:
+    """Undo `fft_columns`: [N1@x, n2, N0] -> [N0@x, N1, n2]."""
     block = jnp.moveaxis(jnp.fft.ifft(block, norm=norm), 2, 0)
-    return swap(block, "x", 0, 1)
+    return recut(block, "x", 0, 1)
 
 
-def check_field(a: Array) -> Array:
-    """Return a field as `check` does, if its axes can be cut as both layouts ask."""
+def checked_field(a: Array) -> Array:
+    """Return a field as `checked` does, if its axes can be cut as both layouts ask."""
     [x], y = mesh_sizes("x"), ways("y")
-    return check(a, N0=x, N1=math.lcm(x, y), N2=y)
+    return checked(a, N0=x, N1=math.lcm(x, y), N2=y)
 
 
 @jax.jit(static_argnames="norm")
@@ -134,11 +134,11 @@ def fftn_transposed(a: Array, *, norm: str | None = None) -> Array:
     `norm` is "backward" (as for None), "ortho" or "forward". Raises ValueError unless
     X divides N0, X and Y divide N1, and Y divides N2.
     """
-    a = check_field(a)
+    a = checked_field(a)
 
     @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(*cuts()))
     def run(block):
-        return columns(planes(block, "y", norm), norm)
+        return fft_columns(fft_planes(block, "y", norm), norm)
 
     return run(a)
 
@@ -151,11 +151,11 @@ def ifftn_transposed(a: Array, *, norm: str | None = None) -> Array:
     a: [N1@x, N2, N0] -> [N0@x, N1, N2] on a mesh without y
     """
     [x], y = mesh_sizes("x"), ways("y")
-    a = check(a, N1=math.lcm(x, y), N2=y, N0=x)
+    a = checked(a, N1=math.lcm(x, y), N2=y, N0=x)
 
     @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(*cuts()))
     def run(block):
-        return inverse_planes(inverse_columns(block, norm), "y", norm)
+        return ifft_planes(ifft_columns(block, norm), "y", norm)
 
     return run(a)
 
@@ -169,11 +169,11 @@ def fftn(a: Array, *, norm: str | None = None) -> Array:
 
     Axes and indices keep their order. `norm` and errors are as in `fftn_transposed`.
     """
-    a = check_field(a)
+    a = checked_field(a)
 
     @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(None, *cuts()))
     def run(block):
-        return jnp.moveaxis(columns(planes(block, "y", norm), norm), 2, 0)
+        return jnp.moveaxis(fft_columns(fft_planes(block, "y", norm), norm), 2, 0)
 
     return run(a)
 
@@ -185,12 +185,12 @@ def ifftn(a: Array, *, norm: str | None = None) -> Array:
     a: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
     a: [N0, N1@x, N2] -> [N0@x, N1, N2] on a mesh without y
     """
-    a = check_field(a)
+    a = checked_field(a)
 
     @jax.shard_map(in_specs=jax.P(None, *cuts()), out_specs=jax.P(*cuts()))
     def run(block):
-        block = inverse_columns(jnp.moveaxis(block, 0, 2), norm)
-        return inverse_planes(block, "y", norm)
+        block = ifft_columns(jnp.moveaxis(block, 0, 2), norm)
+        return ifft_planes(block, "y", norm)
 
     return run(a)
 
@@ -203,21 +203,21 @@ def half(size: int) -> int:
     return -(-(size // 2 + 1) // ways("y")) * ways("y")
 
 
-def real_planes(block: Array, norm: str | None) -> Array:
+def rfft_planes(block: Array, norm: str | None) -> Array:
     """Transform the last two axes of a real block: [n0, N1@y, N2] -> [n0, N1, K@y]."""
     if ways("y") == 1:
         return jnp.fft.rfft2(block, norm=norm)
     rows = jnp.fft.rfft(block, norm=norm)
     extra = half(block.shape[2]) - rows.shape[2]
     rows = jnp.pad(rows, [(0, 0), (0, 0), (0, extra)])
-    return jnp.fft.fft(swap(rows, "y", 2, 1), axis=1, norm=norm)
+    return jnp.fft.fft(recut(rows, "y", 2, 1), axis=1, norm=norm)
 
 
-def inverse_real_planes(block: Array, size: int, norm: str | None) -> Array:
-    """Undo `real_planes`: [n0, N1, K@y] -> [n0, N1@y, N2], where N2 is `size`."""
+def irfft_planes(block: Array, size: int, norm: str | None) -> Array:
+    """Undo `rfft_planes`: [n0, N1, K@y] -> [n0, N1@y, N2], where N2 is `size`."""
     if ways("y") == 1:
         return jnp.fft.irfft2(block, (block.shape[1], size), norm=norm)
-    rows = swap(jnp.fft.ifft(block, axis=1, norm=norm), "y", 1, 2)
+    rows = recut(jnp.fft.ifft(block, axis=1, norm=norm), "y", 1, 2)
     return jnp.fft.irfft(rows[..., : size // 2 + 1], size, norm=norm)
 
 
@@ -236,11 +236,11 @@ def rfftn(a: Array, *, norm: str | None = None) -> Array:
     [x], y = mesh_sizes("x"), ways("y")
     if jnp.iscomplexobj(a):
         raise ValueError(f"{a.dtype} is not real: pass the real part, or call fftn")
-    a = check(a, N0=x, N1=math.lcm(x, y), N2=1)
+    a = checked(a, N0=x, N1=math.lcm(x, y), N2=1)
 
     @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(None, *cuts()))
     def run(block):
-        return jnp.moveaxis(columns(real_planes(block, norm), norm), 2, 0)
+        return jnp.moveaxis(fft_columns(rfft_planes(block, norm), norm), 2, 0)
 
     return run(a)
 
@@ -261,12 +261,12 @@ def irfftn(a: Array, s: tuple[int, int, int], *, norm: str | None = None) -> Arr
             f"a spectrum of the shape {a.shape} is not that of a field of the shape "
             f"{tuple(s)}: pass what rfftn returns, and the shape of the field"
         )
-    a = check(a, N0=x, N1=math.lcm(x, y), K=y)
+    a = checked(a, N0=x, N1=math.lcm(x, y), K=y)
 
     @jax.shard_map(in_specs=jax.P(None, *cuts()), out_specs=jax.P(*cuts()))
     def run(block):
-        block = inverse_columns(jnp.moveaxis(block, 0, 2), norm)
-        return inverse_real_planes(block, s[2], norm)
+        block = ifft_columns(jnp.moveaxis(block, 0, 2), norm)
+        return irfft_planes(block, s[2], norm)
 
     return run(a)
 
@@ -283,11 +283,11 @@ def fft2(a: Array, *, norm: str | None = None) -> Array:
     `norm` is as in `fftn_transposed`. Raises ValueError unless X divides N0 and N1.
     """
     [x] = mesh_sizes("x")
-    a = check(a, N0=x, N1=x)
+    a = checked(a, N0=x, N1=x)
 
     @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P(None, "x"))
     def run(block):
-        return planes(block, "x", norm)
+        return fft_planes(block, "x", norm)
 
     return run(a)
 
@@ -299,11 +299,11 @@ def ifft2(a: Array, *, norm: str | None = None) -> Array:
     a: [N0, N1@x] -> [N0@x, N1]
     """
     [x] = mesh_sizes("x")
-    a = check(a, N0=x, N1=x)
+    a = checked(a, N0=x, N1=x)
 
     @jax.shard_map(in_specs=jax.P(None, "x"), out_specs=jax.P("x"))
     def run(block):
-        return inverse_planes(block, "x", norm)
+        return ifft_planes(block, "x", norm)
 
     return run(a)
 
@@ -311,7 +311,7 @@ def ifft2(a: Array, *, norm: str | None = None) -> Array:
 # ------------------------------------------------------------ one axis
 
 
-def matrix(size: int) -> tuple[int, int]:
+def rows_and_columns(size: int) -> tuple[int, int]:
     """Return R and C, the rows and columns of the matrix that holds a vector of `size`.
 
     X divides both, and R <= C are as near to each other as can be. Raises ValueError
@@ -343,31 +343,31 @@ def twiddles(r: int, c: int, sign: int, dtype) -> Array:
 def four_steps(rows: Array, norm: str | None) -> Array:
     """Transform the vector that lies in these rows: [R@x, C] -> [R@x, C]."""
     r, c = rows.shape[0] * lax.axis_size("x"), rows.shape[1]
-    block = jnp.fft.fft(swap(rows, "x", 1, 0), axis=0, norm=norm)
+    block = jnp.fft.fft(recut(rows, "x", 1, 0), axis=0, norm=norm)
     block = block * twiddles(r, c, -1, block.dtype)
-    return jnp.fft.fft(swap(block, "x", 0, 1), norm=norm)
+    return jnp.fft.fft(recut(block, "x", 0, 1), norm=norm)
 
 
 def inverse_four_steps(rows: Array, norm: str | None) -> Array:
     """Undo `four_steps`: [R@x, C] -> [R@x, C]."""
     r, c = rows.shape[0] * lax.axis_size("x"), rows.shape[1]
-    block = swap(jnp.fft.ifft(rows, norm=norm), "x", 1, 0)
+    block = recut(jnp.fft.ifft(rows, norm=norm), "x", 1, 0)
     block = block * twiddles(r, c, 1, block.dtype)
-    return swap(jnp.fft.ifft(block, axis=0, norm=norm), "x", 0, 1)
+    return recut(jnp.fft.ifft(block, axis=0, norm=norm), "x", 0, 1)
 
 
 @jax.jit(static_argnames="norm")
 def fft_transposed(a: Array, *, norm: str | None = None) -> Array:
     """Transform a vector, and leave it as a matrix that is read by columns.
 
-    a: [N@x] -> [R@x, C], with R and C of `matrix(N)`
+    a: [N@x] -> [R@x, C], with R and C of `rows_and_columns(N)`
 
     The frequency k1 + R k2 stands in row k1 and column k2: `b.T.ravel()` has the order
     of `jnp.fft.fft`. `norm` is as in `fftn_transposed`. Raises ValueError unless X * X
     divides N.
     """
-    a = check(a, N=mesh_sizes("x")[0] ** 2)
-    _, c = matrix(a.size)
+    a = checked(a, N=mesh_sizes("x")[0] ** 2)
+    _, c = rows_and_columns(a.size)
 
     @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
     def run(block):
@@ -385,7 +385,7 @@ def ifft_transposed(a: Array, *, norm: str | None = None) -> Array:
     Raises ValueError unless X divides R and C.
     """
     [x] = mesh_sizes("x")
-    a = check(a, R=x, C=x)
+    a = checked(a, R=x, C=x)
 
     @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
     def run(block):
@@ -402,13 +402,13 @@ def fft(a: Array, *, norm: str | None = None) -> Array:
 
     `norm` is as in `fftn_transposed`. Raises ValueError unless X * X divides N.
     """
-    a = check(a, N=mesh_sizes("x")[0] ** 2)
-    _, c = matrix(a.size)
+    a = checked(a, N=mesh_sizes("x")[0] ** 2)
+    _, c = rows_and_columns(a.size)
 
     @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
     def run(block):
         rows = four_steps(block.reshape(-1, c), norm)
-        return swap(rows, "x", 1, 0).T.reshape(-1)
+        return recut(rows, "x", 1, 0).T.reshape(-1)
 
     return run(a)
 
@@ -419,12 +419,12 @@ def ifft(a: Array, *, norm: str | None = None) -> Array:
 
     a: [N@x] -> [N@x]
     """
-    a = check(a, N=mesh_sizes("x")[0] ** 2)
-    r, _ = matrix(a.size)
+    a = checked(a, N=mesh_sizes("x")[0] ** 2)
+    r, _ = rows_and_columns(a.size)
 
     @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
     def run(block):
-        rows = swap(block.reshape(-1, r).T, "x", 0, 1)
+        rows = recut(block.reshape(-1, r).T, "x", 0, 1)
         return inverse_four_steps(rows, norm).reshape(-1)
 
     return run(a)
