@@ -412,6 +412,12 @@ def test_sizes_that_the_mesh_cannot_cut_are_refused(name, shape, complaint):
         call(name, jnp.zeros(shape, dtype), None)
 
 
+def test_both_axes_of_the_mesh_have_to_cut_the_middle():
+    for mesh, n, fits in ((4, 2), 6, "4 or 8"), ((3, 2), 9, "6 or 12"):
+        with devices(mesh), pytest.raises(ValueError, match=f"N1 = {n} .* take {fits}"):
+            fft.fftn(jnp.zeros((12, n, 12)))
+
+
 def test_a_spectrum_of_another_field_is_refused():
     with devices((2, 4)):
         spectrum = jnp.ones((4, 8, 8), jnp.complex64)
