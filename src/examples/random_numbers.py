@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: MIT-0
+"""Random numbers: draws that need no message and do not move with the mesh.
+
+A counter-based generator computes random number i from the key and i alone. So a
+device draws its own block, if it knows where the block lies; and what must not depend
+on the mesh takes its key from a place in the array, never from a device.
+
+    key     key<fry>[]  one key, the same on all devices: `jax.random.key(seed)`
+    shape   (N, M)      of the array; block (n, m), of one device's part
+    tile    (t, u)      cells that are drawn with one key; a block is whole tiles
+    draws   [N@x, M@y]  for the spec P("x", "y")
+
+Cost: no message. `block_bits` takes one application of threefry for 32 bits, as
+`jax.random.bits` does, and `sample` one or two more for each tile.
+
+Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3,
+SC 2011, https://doi.org/10.1145/2063384.2063405.
+
+    JAX_NUM_CPU_DEVICES=8 python random_numbers.py
+
+Copy this file alone: it needs JAX and NumPy. `atlas`, at the end, surveys the samplers
+of jax.random; nothing before it depends on it.
+"""
+
+import html
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax, random
+
+
+def check_key(key: Array):
+    """Raise ValueError unless `key` is one typed key, not an array of them."""
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        raise ValueError(
+            f"{dtype or type(key).__name__}{list(np.shape(key))} is no typed key: pass "
+            "jax.random.key(seed), or wrap the uint32 words of jax.random.PRNGKey "
+            "with jax.random.wrap_key_data"
+        )
+    if key.shape:
+        raise ValueError(
+            f"{dtype}{list(key.shape)} holds {key.size} keys: pass one key"
+        )
+
+
+def names_of(spec: jax.P, ndim: int) -> list[tuple[str, ...]]:
+    """Return the mesh axes that `spec` gives to each of `ndim` array axes.
+
+    Raises ValueError if `spec` is longer than that, or the mesh in context lacks one.
+    """
+    parts = [() if part is None else np.atleast_1d(part).tolist() for part in spec]
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for names in parts for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh that has the axes of {spec}"
+        )
+    if len(parts) > ndim:
+        raise ValueError(f"{spec} places {len(parts)} axes, but the array has {ndim}")
+    return [*map(tuple, parts), *[()] * (ndim - len(parts))]
+
+
+def count_along(names: tuple[str, ...]) -> int:
+    """Return the number of devices along these axes of the mesh in context."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    return math.prod(sizes[name] for name in names)
+
+
+def rank_along(names: tuple[str, ...]) -> Array | int:
+    """Return this device's place along mesh axes, of which the last turns fastest.
+
+    Raises ValueError outside a `jax.shard_map` over these axes.
+    """
+    manual = jax.sharding.get_abstract_mesh().manual_axes
+    if missing := [name for name in names if name not in manual]:
+        raise ValueError(f"call it inside a jax.shard_map over the mesh axes {missing}")
+    return lax.axis_index(names) if names else 0
+
+
+def per_device_key(key: Array, axes: str | tuple[str, ...]) -> Array:
+    """Return another key on each device along `axes`, inside `jax.shard_map`.
+
+    key: key<fry>[], the same on all devices -> key<fry>[]
+
+    What is drawn with it depends on the number of devices. Raises ValueError for a raw
+    uint32 key, and outside a `jax.shard_map` over `axes`.
+    """
+    check_key(key)
+    (names,) = names_of(jax.P(axes), 1)
+    return random.fold_in(key, rank_along(names))
+
+
+def like_key(value, key: Array) -> Array:
+    """Return a parameter of a sampler with the varying type of `key`.
+
+    value: float32[..] -> float32[..]
+
+    Inside `jax.shard_map` the loops of `jax.random.poisson` and `binomial` want
+    parameters that vary over the same mesh axes as the key.
+    """
+    words = random.key_data(key)
+    return jnp.full_like(words, value, jnp.float32, shape=np.shape(value))
+
+
+# ------------------------------------------------- the block of a global draw
+
+
+def block_bits(key: Array, shape: tuple[int, ...], spec: jax.P) -> Array:
+    """Return this device's block of `jax.random.bits(key, (N, M))`, and draw no more.
+
+    shape: (n, m), of the block -> uint32[n, m]
+
+    Call it inside a `jax.shard_map` with the same `key` on all devices. Raises
+    ValueError for other keys than threefry's, and if the array has over 2**32 cells.
+    """
+    check_key(key)
+    if random.key_impl(key) != "threefry2x32":
+        raise ValueError(f"{key.dtype} counts otherwise: pass a threefry2x32 key")
+    names = names_of(spec, len(shape))
+    counts = [count_along(part) for part in names]
+    if math.prod(shape) * math.prod(counts) > 2**32:
+        raise ValueError("over 2**32 cells: fold an index into the key, draw in parts")
+
+    number = jnp.zeros(shape, jnp.uint32)  # of each cell, in the order of the array
+    for axis, (size, part, count) in enumerate(zip(shape, names, counts, strict=True)):
+        along = lax.broadcasted_iota(jnp.uint32, shape, axis)
+        first = jnp.uint32(rank_along(part)) * jnp.uint32(size)
+        number = number * jnp.uint32(size * count % 2**32) + first + along
+
+    def word(i):
+        high, low = random.key_data(random.fold_in(key, i))
+        return high ^ low
+
+    return jax.vmap(word)(number.ravel()).reshape(shape)
+
+
+def dropout(block: Array, key: Array, rate: float, spec: jax.P) -> Array:
+    """Set a fraction `rate` of the cells to 0 and divide the others by `1 - rate`.
+
+    block: [n, m] -> [n, m], floating-point or complex
+
+    Inside a `jax.shard_map` whose blocks are laid out by `spec`, with the same `key` on
+    all devices, cell by cell what `jax.random.bernoulli(key, 1 - rate, (N, M))` keeps.
+    Raises ValueError unless 0 <= rate < 1.
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"a rate of {rate} keeps nothing sensible: take 0 <= rate < 1")
+    if not jnp.issubdtype(block.dtype, jnp.inexact):
+        raise ValueError(f"{block.dtype} cannot be scaled: pass floating-point numbers")
+    keep = np.float32(1 - rate)
+    uniform = (block_bits(key, block.shape, spec) >> 9) * np.float32(2**-23)
+    return jnp.where(uniform < keep, block / keep.astype(block.dtype), 0)
+
+
+# ------------------------------------------------------------ a key for a tile
+
+
+def check_tiles(shape: tuple[int, ...], spec: jax.P, tile: tuple[int, ...]):
+    """Raise ValueError unless `spec` cuts an array into blocks of whole tiles."""
+    if len(tile) != len(shape) or min(tile, default=1) < 1:
+        raise ValueError(f"tile {tile} is for no array of {len(shape)} axes, {shape}")
+    for axis, names in enumerate(names_of(spec, len(shape))):
+        count = count_along(names)
+        if shape[axis] % (count * tile[axis]):
+            raise ValueError(
+                f"axis {axis}: {shape[axis]} cells are no whole tiles of {tile[axis]} "
+                f"on each of {count} devices: pass another tile, or a shape of "
+                f"{math.ceil(shape[axis] / count / tile[axis]) * count * tile[axis]}"
+            )
+
+
+def tile_keys(key: Array, counts: tuple[int, ...], spec: jax.P) -> Array:
+    """Return the keys of the tiles of this block, inside `jax.shard_map`.
+
+    counts: of tiles in the block along each axis -> key<fry>[n / t, m / u]
+
+    The key of tile (i, j) is fold_in(fold_in(key, i), j), wherever the tile lies.
+    """
+    keys = key
+    fold = jnp.vectorize(random.fold_in)
+    for count, names in zip(counts, names_of(spec, len(counts)), strict=True):
+        keys = fold(keys[..., None], rank_along(names) * count + jnp.arange(count))
+    return keys
+
+
+def join(tiles: Array, ndim: int) -> Array:
+    """Lay tiles side by side: [n / t, m / u, t, u, ..] -> [n, m, ..] if ndim is 2."""
+    pairs = [(axis, axis + ndim) for axis in range(ndim)]
+    order = [*sum(pairs, ()), *range(2 * ndim, tiles.ndim)]
+    shape = [tiles.shape[i] * tiles.shape[j] for i, j in pairs]
+    return tiles.transpose(order).reshape(*shape, *tiles.shape[2 * ndim :])
+
+
+@jax.jit(static_argnames=("sampler", "shape", "spec", "tile"))
+def sample(
+    sampler: Callable,
+    key: Array,
+    shape: tuple[int, ...],
+    spec: jax.P,
+    tile: tuple[int, ...] | None = None,
+) -> Array:
+    """Draw an array whose values depend on `key` and `tile`, not on the mesh.
+
+    sampler: (key, tile) -> tile.shape + event, such as `jax.random.gamma` with its
+    parameters; the result: [N@x, M@y] + event, for the spec P("x", "y")
+
+    Each tile has its own key, so no device waits for another, in whatever loop. A tile
+    is a row if none is given. Keep the sampler: a new function compiles afresh. Raises
+    ValueError if a block is not whole tiles, for a raw key, and if the sampler returns
+    another shape.
+    """
+    tile = tile or (1, *shape[1:])
+    check_key(key)
+    check_tiles(shape, spec, tile)
+    one = jax.eval_shape(lambda key: sampler(key, tile), key)
+    if one.shape[: len(tile)] != tile:
+        raise ValueError(f"the sampler draws {one.shape} where {tile} is asked for")
+    cuts = [count_along(names) for names in names_of(spec, len(shape))]
+    counts = tuple(n // t // cut for n, t, cut in zip(shape, tile, cuts, strict=True))
+
+    @jax.shard_map(in_specs=jax.P(), out_specs=spec)
+    def run(key):
+        keys = tile_keys(key, counts, spec)
+        tiles = jax.vmap(lambda key: sampler(key, tile))(keys.ravel())
+        return join(tiles.reshape(counts + tiles.shape[1:]), len(tile))
+
+    return run(key)
+
+
+# ------------------------------------------------------ the atlas of jax.random
+
+SIZE = 1024
+P3 = np.array([0.2, 0.3, 0.5], np.float32)
+SAMPLERS = {  # with what to call each; `shape` is (SIZE,) unless it is given
+    "ball": {"d": 3},
+    "bernoulli": {},
+    "beta": {"a": 2.0, "b": 3.0},
+    "binomial": {"n": 100.0, "p": 0.3},
+    "bits": {},
+    "categorical": {"logits": np.log(P3)},
+    "cauchy": {},
+    "chisquare": {"df": 3.0},
+    "choice": {"a": SIZE},
+    "choice, replace=False": {"a": SIZE, "replace": False},
+    "dirichlet": {"alpha": P3},
+    "double_sided_maxwell": {"loc": 0.0, "scale": 1.0},
+    "exponential": {},
+    "f": {"dfnum": 3.0, "dfden": 4.0},
+    "gamma": {"a": 2.0},
+    "generalized_normal": {"p": 1.5},
+    "geometric": {"p": 0.3},
+    "gumbel": {},
+    "laplace": {},
+    "loggamma": {"a": 2.0},
+    "logistic": {},
+    "lognormal": {},
+    "maxwell": {},
+    "multinomial": {"n": 100.0, "p": P3, "shape": (SIZE, 3)},
+    "multivariate_normal": {"mean": 0 * P3, "cov": np.diag(P3)},
+    "normal": {},
+    "orthogonal": {"n": 3},
+    "pareto": {"b": 2.0},
+    "permutation": {"x": SIZE},
+    "poisson": {"lam": 5.0},
+    "rademacher": {},
+    "randint": {"minval": 0, "maxval": 100},
+    "rayleigh": {"scale": 1.0},
+    "split": {"num": SIZE},
+    "t": {"df": 3.0},
+    "triangular": {"left": 0.0, "mode": 0.5, "right": 1.0},
+    "truncated_normal": {"lower": -1.0, "upper": 1.0},
+    "uniform": {},
+    "wald": {"mean": 2.0},
+    "weibull_min": {"scale": 1.0, "concentration": 2.0},
+}
+NO_SAMPLERS = {  # the other public names of jax.random
+    *("Key", "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype"),
+    *("key_impl", "random_gamma_p", "wrap_key_data"),
+}
+HEADS = ("sampler", "messages", "of one", "alone", "values", "Explicit type")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a sampler does when its `SIZE` draws lie on all devices along `x`.
+
+    `messages` are the collectives by kind, each in every turn of a loop if there is
+    one; `held` and `alone` are temporary bytes, of one of the devices and of a device
+    that draws everything. `values` says how both draws compare: "same", "last bits" or
+    "different". `explicit` is the type under an Explicit mesh.
+    """
+
+    name: str
+    messages: str
+    held: int
+    alone: int
+    values: str
+    explicit: str
+
+
+def unknown() -> list[str]:
+    """Return the public names of jax.random of which this atlas has not heard."""
+    names = {name for name in dir(random) if not name.startswith("_")}
+    return sorted(names - NO_SAMPLERS - {name.partition(",")[0] for name in SAMPLERS})
+
+
+def named(name: str) -> Callable | None:
+    """Return the function of jax.random that a row of the atlas calls, if there is."""
+    return getattr(random, name.partition(",")[0], None)
+
+
+def call(name: str, **sharding) -> Callable:
+    """Return the function of a key that draws as the atlas does."""
+    sampler, given = named(name), SAMPLERS[name]
+    if "shape" in inspect.signature(sampler).parameters:
+        given = {"shape": (SIZE,)} | given
+    return lambda key: sampler(key, **given, **sharding)
+
+
+def spread(name: str, count: int, **options) -> Callable:
+    """Return the sampler, jitted so that `count` devices of an Auto mesh share it."""
+    auto, devices = (jax.sharding.AxisType.Auto,), jax.devices()[:count]
+    mesh = jax.make_mesh((count,), ("x",), axis_types=auto, devices=devices)
+    split = jax.NamedSharding(mesh, jax.P("x"))
+    return jax.jit(call(name), out_shardings=split, compiler_options=options)
+
+
+def compare(a, b) -> str:
+    """Say how close two arrays are: "same", "last bits" or "different"."""
+    if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+        a, b = random.key_data(a), random.key_data(b)
+    a, b = np.asarray(a), np.asarray(b)
+    if np.array_equal(a, b):
+        return "same"
+    rounded = np.issubdtype(a.dtype, np.inexact) and np.allclose(a, b, 1e-5, 1e-6)
+    return "last bits" if rounded else "different"
+
+
+def explicit_type(name: str) -> str:
+    """Return the type of the draws where axes are Explicit, or why there is none."""
+    if "out_sharding" not in inspect.signature(named(name)).parameters:
+        return "no out_sharding"
+    with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("x",))):
+        traced = jax.make_jaxpr(call(name, out_sharding=jax.P("x")))(random.key(0))
+    return str(traced.out_avals[0])
+
+
+def survey(name: str, measure: Callable) -> Entry:
+    """Return what a sampler does on all devices; compile it for them and for one.
+
+    name: a key of `SAMPLERS`. measure: the function of that name from
+    communication.py. XLA may spare itself some work on the code of a device, which
+    changes neither messages nor memory, and last bits at most.
+    """
+    quick = {"xla_backend_optimization_level": 0}
+    draws = [spread(name, count, **quick) for count in (jax.device_count(), 1)]
+    shared, alone = (measure(draw, random.key(0)) for draw in draws)
+    kinds = [step.kind for step in shared.collectives]
+    return Entry(
+        name,
+        ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({*kinds})) or "none",
+        shared.temporaries,
+        alone.temporaries,
+        compare(*(draw(random.key(0)) for draw in draws)),
+        explicit_type(name),
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class Atlas:
+    """A survey of all samplers, which displays as a table."""
+
+    entries: tuple[Entry, ...]
+
+    def __getitem__(self, name: str) -> Entry:
+        """Return the entry of one sampler."""
+        return next(entry for entry in self.entries if entry.name == name)
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        rows = [HEADS, *map(cells, self.entries)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        line = "  ".join(f"{{:{s}{w}}}" for s, w in zip("<<>><<", widths, strict=True))
+        return "\n".join(line.format(*row).rstrip() for row in rows)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the table as HTML, in the colours of the page that it stands on."""
+        head, *body = (html_row(row) for row in [HEADS, *map(cells, self.entries)])
+        return (
+            '<div style="overflow-x: auto" role="region" tabindex="0" '
+            'aria-label="What the samplers of jax.random do"><table>'
+            f"<thead>{head}</thead><tbody>{''.join(body)}</tbody></table></div>"
+        )
+
+
+def cells(entry: Entry) -> tuple[str, ...]:
+    """Return the row of a sampler, in words."""
+    held, alone = (f"{size:,} B" for size in (entry.held, entry.alone))
+    return entry.name, entry.messages, held, alone, entry.values, entry.explicit
+
+
+def html_row(row: tuple[str, ...]) -> str:
+    """Return a row of the table: words to the left, numbers to the right."""
+    tags = ["th"] * 6 if row is HEADS else ["th", *["td"] * 5]
+    sides = ["left", "left", "right", "right", "left", "left"]
+    return f"<tr>{''.join(map(html_cell, tags, sides, row))}</tr>"
+
+
+def html_cell(tag: str, side: str, text: str) -> str:
+    """Return a cell of the table, in which no line breaks."""
+    style = f"text-align: {side}; white-space: nowrap"
+    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
+
+
+def atlas(measure: Callable) -> Atlas:
+    """Survey every sampler of jax.random, those without messages first.
+
+    measure: from communication.py. Raises ValueError if jax.random has a public name
+    that this module does not know, so that none is left out in silence.
+    """
+    if names := unknown():
+        raise ValueError(
+            f"jax.random has {', '.join(names)}: add it to SAMPLERS or NO_SAMPLERS"
+        )
+    here = [name for name in SAMPLERS if named(name)]
+    entries = [survey(name, measure) for name in here]
+    return Atlas(tuple(sorted(entries, key=lambda e: (e.messages != "none", e.name))))
+
+
+def gamma(key: Array, shape: tuple[int, ...]) -> Array:
+    """Draw from the gamma distribution with the mean 2."""
+    return random.gamma(key, 2.0, shape)
+
+
+def main():
+    """Draw on all devices what one device draws."""
+    count = jax.device_count()
+    draws = []
+    for devices in jax.devices(), jax.devices()[:1]:
+        with jax.set_mesh(jax.make_mesh((len(devices),), ("x",), devices=devices)):
+            shape = (count, 512)
+            draws.append(sample(gamma, random.key(0), shape, jax.P("x"), (1, 64)))
+    same = compare(*draws) == "same"
+    print(f"{jax.typeof(draws[0])}: {'what' if same else 'not what'} one device draws")
+
+
+if __name__ == "__main__":
+    main()
