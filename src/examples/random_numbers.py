@@ -104,8 +104,8 @@ def like_key(value, key: Array) -> Array:
     Inside `jax.shard_map` the loops of `jax.random.poisson` and `binomial` want
     parameters that vary over the same mesh axes as the key.
     """
-    words = random.key_data(key)
-    return jnp.full_like(words, value, jnp.float32, shape=np.shape(value))
+    zero = jnp.zeros_like(random.key_data(key)[0], jnp.float32)
+    return jnp.asarray(value, jnp.float32) + zero
 
 
 # ------------------------------------------------- the block of a global draw
@@ -176,16 +176,16 @@ def check_tiles(shape: tuple[int, ...], spec: jax.P, tile: tuple[int, ...]):
 
 
 def tile_keys(key: Array, counts: tuple[int, ...], spec: jax.P) -> Array:
-    """Return the keys of the tiles of this block, inside `jax.shard_map`.
+    """Return the keys of the tiles of this block, row by row, in `jax.shard_map`.
 
-    counts: of tiles in the block along each axis -> key<fry>[n / t, m / u]
+    counts: of tiles in the block along each axis -> key<fry>[tiles]
 
     The key of tile (i, j) is fold_in(fold_in(key, i), j), wherever the tile lies.
     """
-    keys = key
-    fold = jnp.vectorize(random.fold_in)
+    keys = key.reshape(1)
+    fold = jax.vmap(jax.vmap(random.fold_in, (None, 0)), (0, None))
     for count, names in zip(counts, names_of(spec, len(counts)), strict=True):
-        keys = fold(keys[..., None], rank_along(names) * count + jnp.arange(count))
+        keys = fold(keys, rank_along(names) * count + jnp.arange(count)).ravel()
     return keys
 
 
@@ -227,7 +227,7 @@ def sample(
     @jax.shard_map(in_specs=jax.P(), out_specs=spec)
     def run(key):
         keys = tile_keys(key, counts, spec)
-        tiles = jax.vmap(lambda key: sampler(key, tile))(keys.ravel())
+        tiles = jax.vmap(lambda key: sampler(key, tile))(keys)
         return join(tiles.reshape(counts + tiles.shape[1:]), len(tile))
 
     return run(key)
@@ -323,12 +323,15 @@ def call(name: str, **sharding) -> Callable:
     return lambda key: sampler(key, **given, **sharding)
 
 
-def spread(name: str, count: int, **options) -> Callable:
-    """Return the sampler, jitted so that `count` devices of an Auto mesh share it."""
+def on(count: int):
+    """Put an Auto mesh of the first `count` devices along `x` in context."""
     auto, devices = (jax.sharding.AxisType.Auto,), jax.devices()[:count]
-    mesh = jax.make_mesh((count,), ("x",), axis_types=auto, devices=devices)
-    split = jax.NamedSharding(mesh, jax.P("x"))
-    return jax.jit(call(name), out_shardings=split, compiler_options=options)
+    return jax.set_mesh(jax.make_mesh((count,), ("x",), auto, devices=devices))
+
+
+def spread(name: str, **options) -> Callable:
+    """Return the sampler, jitted so that the devices in context share its draws."""
+    return jax.jit(call(name), out_shardings=jax.P("x"), compiler_options=options)
 
 
 def compare(a, b) -> str:
@@ -358,16 +361,18 @@ def survey(name: str, measure: Callable) -> Entry:
     communication.py. XLA may spare itself some work on the code of a device, which
     changes neither messages nor memory, and last bits at most.
     """
-    quick = {"xla_backend_optimization_level": 0}
-    draws = [spread(name, count, **quick) for count in (jax.device_count(), 1)]
-    shared, alone = (measure(draw, random.key(0)) for draw in draws)
+    draw = spread(name, xla_backend_optimization_level=0)
+    with on(jax.device_count()):
+        shared, values = measure(draw, random.key(0)), draw(random.key(0))
+    with on(1):
+        alone, expected = measure(draw, random.key(0)), draw(random.key(0))
     kinds = [step.kind for step in shared.collectives]
     return Entry(
         name,
         ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({*kinds})) or "none",
         shared.temporaries,
         alone.temporaries,
-        compare(*(draw(random.key(0)) for draw in draws)),
+        compare(values, expected),
         explicit_type(name),
     )
 
