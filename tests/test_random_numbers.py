@@ -192,7 +192,7 @@ def test_a_sample_is_drawn_tile_by_tile(kind, mesh):
         assert draws.sharding.is_equivalent_to(wanted, 2)
 
 
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=10)
 @given(
     mesh=st.sampled_from(MESHES),
     spec=st.sampled_from(SPECS),

@@ -26,6 +26,7 @@ import html
 import inspect
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import jax
@@ -436,8 +437,10 @@ def atlas(measure: Callable) -> Atlas:
             f"jax.random has {', '.join(names)}: add it to SAMPLERS or NO_SAMPLERS"
         )
     here = [name for name in SAMPLERS if named(name)]
-    entries = [survey(name, measure) for name in here]
-    return Atlas(tuple(sorted(entries, key=lambda e: (e.messages != "none", e.name))))
+    with ThreadPoolExecutor() as pool:  # XLA compiles outside of Python's lock
+        entries = pool.map(lambda name: survey(name, measure), here)
+        ordered = sorted(entries, key=lambda e: (e.messages != "none", e.name))
+    return Atlas(tuple(ordered))
 
 
 def gamma(key: Array, shape: tuple[int, ...]) -> Array:
