@@ -284,7 +284,10 @@ NO_SAMPLERS = {  # the other public names of jax.random
     *("Key", "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype"),
     *("key_impl", "random_gamma_p", "wrap_key_data"),
 }
-HEADS = ("sampler", "messages", "of one", "alone", "values", "Explicit type")
+HEADS = (
+    *("sampler", "messages", "memory, shared", "memory, alone", "values"),
+    "Explicit type",
+)
 
 
 @dataclass(frozen=True)
@@ -335,7 +338,7 @@ def spread(name: str, **options) -> Callable:
     return jax.jit(call(name), out_shardings=jax.P("x"), compiler_options=options)
 
 
-def compare(a, b) -> str:
+def closeness(a, b) -> str:
     """Say how close two arrays are: "same", "last bits" or "different"."""
     if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
         a, b = random.key_data(a), random.key_data(b)
@@ -367,13 +370,13 @@ def survey(name: str, measure: Callable) -> Entry:
         shared, values = measure(draw, random.key(0)), draw(random.key(0))
     with on(1):
         alone, expected = measure(draw, random.key(0)), draw(random.key(0))
-    kinds = [step.kind for step in shared.collectives]
+    kinds = [f"{step.kind} of {step.bytes} B" for step in shared.collectives]
     return Entry(
         name,
         ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({*kinds})) or "none",
         shared.temporaries,
         alone.temporaries,
-        compare(values, expected),
+        closeness(values, expected),
         explicit_type(name),
     )
 
@@ -415,7 +418,8 @@ def cells(entry: Entry) -> tuple[str, ...]:
 
 def html_row(row: tuple[str, ...]) -> str:
     """Return a row of the table: words to the left, numbers to the right."""
-    tags = ["th"] * 6 if row is HEADS else ["th", *["td"] * 5]
+    tags = ['th scope="row"', *["td"] * 5]
+    tags = ['th scope="col"'] * 6 if row is HEADS else tags
     sides = ["left", "left", "right", "right", "left", "left"]
     return f"<tr>{''.join(map(html_cell, tags, sides, row))}</tr>"
 
@@ -423,7 +427,7 @@ def html_row(row: tuple[str, ...]) -> str:
 def html_cell(tag: str, side: str, text: str) -> str:
     """Return a cell of the table, in which no line breaks."""
     style = f"text-align: {side}; white-space: nowrap"
-    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
+    return f'<{tag} style="{style}">{html.escape(text)}</{tag[:2]}>'
 
 
 def atlas(measure: Callable) -> Atlas:
@@ -456,7 +460,7 @@ def main():
         with jax.set_mesh(jax.make_mesh((len(devices),), ("x",), devices=devices)):
             shape = (count, 512)
             draws.append(sample(gamma, random.key(0), shape, jax.P("x"), (1, 64)))
-    same = compare(*draws) == "same"
+    same = closeness(*draws) == "same"
     print(f"{jax.typeof(draws[0])}: {'what' if same else 'not what'} one device draws")
 
 
