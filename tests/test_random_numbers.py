@@ -29,7 +29,7 @@ from examples.random_numbers import (
     per_device_key,
     sample,
     spread,
-    survey,
+    survey_one,
     unknown,
 )
 
@@ -421,7 +421,9 @@ def test_draws_are_the_same_on_1_2_4_and_8_devices(name):
 
 
 def test_an_entry_says_what_a_sampler_does():
-    entries = [survey(name, measure) for name in ("uniform", "poisson", "permutation")]
+    entries = [
+        survey_one(name, measure) for name in ("uniform", "poisson", "permutation")
+    ]
     uniform, poisson, permutation = entries
     assert (uniform.messages, poisson.messages) == ("none", "1 all-reduce of 1 B")
     assert 3 * uniform.held < uniform.alone

@@ -190,7 +190,7 @@ def tile_keys(key: Array, counts: tuple[int, ...], spec: jax.P) -> Array:
     return keys
 
 
-def join(tiles: Array, ndim: int) -> Array:
+def join_tiles(tiles: Array, ndim: int) -> Array:
     """Lay tiles side by side: [n / t, m / u, t, u, ..] -> [n, m, ..] if ndim is 2."""
     pairs = [(axis, axis + ndim) for axis in range(ndim)]
     order = [*sum(pairs, ()), *range(2 * ndim, tiles.ndim)]
@@ -229,7 +229,7 @@ def sample(
     def run(key):
         keys = tile_keys(key, counts, spec)
         tiles = jax.vmap(lambda key: sampler(key, tile))(keys)
-        return join(tiles.reshape(counts + tiles.shape[1:]), len(tile))
+        return join_tiles(tiles.reshape(counts + tiles.shape[1:]), len(tile))
 
     return run(key)
 
@@ -358,7 +358,7 @@ def explicit_type(name: str) -> str:
     return str(traced.out_avals[0])
 
 
-def survey(name: str, measure: Callable) -> Entry:
+def survey_one(name: str, measure: Callable) -> Entry:
     """Return what a sampler does on all devices; compile it for them and for one.
 
     name: a key of `SAMPLERS`. measure: the function of that name from
@@ -442,7 +442,7 @@ def atlas(measure: Callable) -> Atlas:
         )
     here = [name for name in SAMPLERS if named(name)]
     with ThreadPoolExecutor() as pool:  # XLA compiles outside of Python's lock
-        entries = pool.map(lambda name: survey(name, measure), here)
+        entries = pool.map(lambda name: survey_one(name, measure), here)
         ordered = sorted(entries, key=lambda e: (e.messages != "none", e.name))
     return Atlas(tuple(ordered))
 
