@@ -1,0 +1,516 @@
+# SPDX-License-Identifier: MIT-0
+"""LU factors and linear solve of a matrix in blocks, which stays in its blocks.
+
+A solve may eliminate the columns in any order, and the rows in the order that pivoting
+wants. So each step takes a few columns and a few rows of every block: an ordinary block
+layout, eliminated in that order, is the block-cyclic one that keeps all devices busy.
+
+    a          [N@x, N@y]            the matrix, any N; X x Y = P devices
+    lu         [N@x, N@y]            U and, below its diagonal, L, where a was
+    rows       int32[steps, width]   the rows of a in the order of elimination
+    columns    int32[steps, width]   the columns in their order, known beforehand
+    b, x       [N] or [N, K]         right-hand sides and solutions, on all devices
+
+    a[rows][:, columns] = L U        all N rows and columns, in that order
+
+A step gathers `width` columns along y, lets a tournament along x choose the pivot rows,
+brings them to every device of their column, and updates what remains by one product.
+N^2 / 2X words a device for the columns and 3 N^2 / Y for the rows, up to the factors
+1 - 1/Y and 1 - 1/X, and width N log2 X or so for the tournaments.
+
+Sources: Grigori, Demmel and Xiang, CALU: A Communication Optimal LU Factorization
+Algorithm, SIAM J. Matrix Anal. Appl. 32 (2011), https://doi.org/10.1137/100788926.
+Choi, Dongarra, Ostrouchov, Petitet, Walker and Whaley, Design and Implementation of the
+ScaLAPACK LU, QR, and Cholesky Factorization Routines, Sci. Program. 5 (1996).
+
+    JAX_NUM_CPU_DEVICES=8 python lu.py
+
+Copy this file alone: it needs JAX only.
+"""
+
+import functools
+import math
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import AxisType
+
+WIDTH = 128  # of a panel: wide enough for fast products, narrow beside the matrix
+TILE = 256  # columns of the product that are held at a time
+STAGES = 4  # windows of shrinking height, each with a loop of its own
+BLOCKS = jax.P("x", "y")
+DTYPES = "float32", "float64", "complex64", "complex128"
+
+dot = functools.partial(jnp.dot, precision=lax.Precision.HIGHEST)
+solve_triangle = lax.linalg.triangular_solve
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Factors:
+    """What `lu_factor` returns: `lu` and `rows` as above, and the size `n` of a.
+
+    If n is no multiple of the panels, every block ends with rows and columns of an
+    identity, and their numbers are n, n + 1, ...
+    """
+
+    lu: Array
+    rows: Array
+    n: int = field(metadata={"static": True})
+
+
+# ---------------------------------------------------------------- who holds what
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
+        )
+    return [sizes[name] for name in names]
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`.
+    """
+    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
+        return lax.with_sharding_constraint(x, spec)
+    return jax.reshard(x, spec)
+
+
+def plan(n: int) -> tuple[int, int]:
+    """Return in how many steps, and how many columns a step, to eliminate n columns."""
+    x, y = mesh_sizes("x", "y")
+    unit = math.lcm(x, y)
+    width = unit * max(1, min(WIDTH, max(4, n // 16)) // unit)
+    return max(-(-n // width), x), width
+
+
+def numbers(n: int, axis_name: str) -> Array:
+    """Number the rows (axis x) or columns (axis y) of each block, those that pad last.
+
+    n -> int32[X or Y, size], size being that of a block with its padding
+    """
+    [parts], unit = mesh_sizes(axis_name), math.lcm(*mesh_sizes("x", "y"))
+    steps, width = plan(n)
+    own, size = -(-n // unit) * unit // parts, steps * width // parts
+    block, at = jnp.divmod(jnp.arange(parts * size, dtype=jnp.int32), size)
+    beyond = parts * own + block * (size - own) + at - own
+    return jnp.where(at < own, block * own + at, beyond).reshape(parts, size)
+
+
+def in_order(table: Array, steps: int) -> Array:
+    """Take a slice of every block in each step: [X or Y, size] -> [steps, width]."""
+    return table.reshape(len(table), steps, -1).swapaxes(0, 1).reshape(steps, -1)
+
+
+def deal(a: Array) -> Array:
+    """Lay a matrix out in blocks; zeros fill it up if the mesh does not divide it."""
+    more = -len(a) % math.lcm(*mesh_sizes("x", "y"))
+    return place(jnp.pad(a, (0, more)) if more else a, BLOCKS)
+
+
+def fill_up(block: Array, n: int) -> Array:
+    """Append rows and columns of an identity to a block, inside `jax.shard_map`."""
+    row = numbers(n, "x")[lax.axis_index("x")]
+    column = numbers(n, "y")[lax.axis_index("y")]
+    more = [(0, row.size - block.shape[0]), (0, column.size - block.shape[1])]
+    one = (row[:, None] == column) & (column >= n)
+    return jnp.where(one, 1, jnp.pad(block, more))
+
+
+# --------------------------------------------------------------- the pivot rows
+
+
+def from_first(x: Array, *axes: str) -> Array:
+    """Bring what the first device along these axes has to all of them."""
+    first = sum(lax.axis_index(axis) for axis in axes) == 0
+    return lax.psum(jnp.where(first, x, 0), axes)
+
+
+def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
+    """Return the rows that partial pivoting takes from a panel, and their ids.
+
+    rows: [m, width], ids: [m] -> [width, width], [width]; those with ids < done are out
+    """
+    last = jnp.argsort(ids < done, stable=True)  # so that even zeros go before them
+    rows, ids = jnp.where((ids >= done)[:, None], rows, 0)[last], ids[last]
+    pivots = lax.linalg.lu(rows)[2][: rows.shape[1]]
+    return rows[pivots], ids[pivots]
+
+
+def tournament(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
+    """Let the best rows of the devices along x compete; on one it is partial pivoting.
+
+    rows: [m, width], ids: [m] -> the packed factors [width, width] of the winners, in
+    the order of their pivots, and the ids [width] of these, on all devices
+    """
+    rank, size, step = lax.axis_index("x"), lax.axis_size("x"), 1
+    mine = best(rows, ids, done)
+    while step < size:
+        route = [(i, i - step) for i in range(step, size)]
+        theirs = [lax.ppermute(part, "x", route) for part in mine]
+        both = map(jnp.concatenate, zip(mine, theirs, strict=True))
+        met = functools.partial(jnp.where, rank + step < size)
+        mine = list(map(met, best(*both, done), mine))
+        step *= 2
+    factors, _, pivots = lax.linalg.lu(mine[0])
+    return from_first(factors, "x"), from_first(mine[1][pivots], "x", "y")
+
+
+def movers(winners: Array, done: Array) -> tuple[Array, Array]:
+    """Say who takes the place of each winner, when the winners go to the top.
+
+    ids int32[width] -> bool[width], whether it comes from below the top, and if so,
+    int32[width], which row of the top, counted from 0, takes its place
+    """
+    width = winners.size
+    below = winners >= done + width
+    kept = jnp.zeros_like(winners).at[jnp.where(below, width, winners - done)]
+    free = jnp.argsort(kept.set(1, mode="drop"), stable=True)
+    return below, free[jnp.cumsum(below) - 1]
+
+
+def exchange(block: Array, winners: Array, done: Array, high: int):
+    """Return the winners' rows of `block`, and what of it remains below the top.
+
+    block: [m, n], with `high` rows in each step -> [width, n], on all devices along x,
+    and [m, n], in which rows from the top fill the places of the winners
+    """
+    step, place = jnp.divmod(winners, winners.size)
+    owner, row = place // high, step * high + place % high
+    here = owner == lax.axis_index("x")
+    winning = lax.psum(jnp.where(here[:, None], block[row], 0), "x")
+    top = lax.dynamic_slice_in_dim(block, done // winners.size * high, high)
+    top = lax.all_gather(top, "x", tiled=True)
+    below, source = movers(winners, done)
+    hole = jnp.where(here & below, row, len(block))
+    return winning, block.at[hole].set(top[source], mode="drop")
+
+
+def reorder(rows: Array, winners: Array, done: Array) -> Array:
+    """Do to the numbers of all rows, [steps, width], what `exchange` does to rows."""
+    names = rows.ravel()
+    below, source = movers(winners, done)
+    hole = jnp.where(below, winners, names.size)
+    after = lax.dynamic_update_slice(names, names[winners], (done,))
+    return after.at[hole].set(names[done + source], mode="drop").reshape(rows.shape)
+
+
+# ---------------------------------------------------------------- the elimination
+
+
+def inverses(packed: Array) -> tuple[Array, Array]:
+    """Invert both factors of a panel's head, so that two solves become two products.
+
+    A pivot 0 counts as 1, as in LAPACK: what is below it is 0 too.
+    """
+    eye = jnp.eye(len(packed), dtype=packed.dtype)
+    upper = jnp.where((eye == 1) & (packed == 0), 1, packed)
+    return (
+        solve_triangle(packed, eye, left_side=True, lower=True, unit_diagonal=True),
+        solve_triangle(upper, eye, left_side=True, lower=False),
+    )
+
+
+def subtract(block: Array, left: Array, l_panel: Array, u_rows: Array) -> Array:
+    """Subtract a product from the last rows and columns of `block`, tile by tile.
+
+    block: [m, n], l_panel: [k, width], u_rows: [width, n] -> [m, n], changed in the
+    last k rows and from column `left` on, so that only a tile of the product is held
+    """
+    (m, n), k = block.shape, len(l_panel)
+    tile = min(TILE, n)
+
+    def update(turn, block):
+        end = n - turn * tile
+        start = jnp.maximum(end - tile, 0)
+        columns = start + jnp.arange(tile)
+        u_tile = lax.dynamic_slice_in_dim(u_rows, start, tile, axis=1)
+        u_tile = jnp.where((columns >= left) & (columns < end), u_tile, 0)
+        old = lax.dynamic_slice(block, (m - k, start), (k, tile))
+        new = old - dot(l_panel, u_tile)
+        return lax.dynamic_update_slice(block, new, (m - k, start))
+
+    return lax.fori_loop(0, (n - left + tile - 1) // tile, update, block)
+
+
+def store(block: Array, step: Array, l_panel: Array, u_rows: Array, packed: Array):
+    """Write a panel of L, rows of U and their common head where a was: -> [m, n]."""
+    width, rank = len(packed), lax.axis_index("y")
+    wide = width // lax.axis_size("y")
+    high = width // lax.axis_size("x")
+    top, left, up = step * high, step * wide, len(block) - len(l_panel)
+
+    def mine(panel):
+        return lax.dynamic_slice_in_dim(panel, rank * wide, wide, axis=1)
+
+    below = (jnp.arange(up, len(block)) >= top + high)[:, None]
+    old = lax.dynamic_slice(block, (up, left), (len(l_panel), wide))
+    column = jnp.where(below, mine(l_panel), old)
+    block = lax.dynamic_update_slice(block, column, (up, left))
+    head = lax.dynamic_update_slice(u_rows, mine(packed), (0, left))
+    head = lax.dynamic_slice_in_dim(head, lax.axis_index("x") * high, high)
+    return lax.dynamic_update_slice(block, head, (top, 0))
+
+
+def eliminate(first: int, step: Array, state: tuple[Array, Array]):
+    """Take one step on a block of which `first` steps, at least, have been taken.
+
+    state: the block [m, n] and rows int32[steps, width], the latter on all devices
+    """
+    block, rows = state
+    high, wide = (size // len(rows) for size in block.shape)  # of a step's slice
+    width, up, left = rows.shape[1], first * high, step * wide
+    before, done = first * width, step * width
+
+    panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
+    panel = lax.all_gather(panel, "y", axis=1, tiled=True)
+    at = jnp.arange(len(panel))
+    ids = before + at // high * width + lax.axis_index("x") * high + at % high
+    packed, winners = tournament(panel, ids, done)
+
+    winning, block = exchange(block, winners, done, high)
+    _, panel = exchange(panel, winners - before, done - before, high)
+    rows = reorder(rows, winners, done)
+
+    lower, upper = inverses(packed)
+    below = (ids >= done + width)[:, None]
+    l_panel = jnp.where(below, dot(panel, upper), 0)
+    u_rows = jnp.where(jnp.arange(block.shape[1]) < left, winning, dot(lower, winning))
+    block = subtract(block, left + wide, l_panel, u_rows)
+    return store(block, step, l_panel, u_rows, packed), rows
+
+
+# ------------------------------------------------------------------ what you call
+
+
+def check_matrix(a: Array):
+    """Raise ValueError unless `a` is a square matrix that LU can factor."""
+    mesh_sizes("x", "y")
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise ValueError(f"a {a.shape} is no square matrix: pass [N, N]")
+    if a.dtype.name not in DTYPES:
+        raise ValueError(f"{a.dtype} has no LU here: pass one of {', '.join(DTYPES)}")
+
+
+def check_sides(b: Array, n: int):
+    """Raise ValueError unless `b` holds right-hand sides of n equations."""
+    if b.ndim not in (1, 2) or b.shape[0] != n:
+        raise ValueError(
+            f"b {b.shape} does not fit {n} equations: pass [{n}] or [{n}, K]"
+        )
+    if jnp.result_type(b, jnp.float32).name not in DTYPES:
+        raise ValueError(f"b is {b.dtype}: pass one of {', '.join(DTYPES)}")
+
+
+@jax.jit
+def lu_factor(a: Array) -> Factors:
+    """Factor a square matrix with pivoting, while every block stays where it is.
+
+    a: [N@x, N@y] -> Factors, lu: [M@x, M@y], M = steps x width >= N
+
+    Floating-point or complex, of 4 bytes a number or 8. Pivoting is partial, as LAPACK
+    does it, if x has size 1, and by tournament otherwise. A zero pivot stays in U, as
+    in LAPACK. Raises ValueError for what is no such matrix.
+    """
+    check_matrix(a)
+    n = len(a)
+
+    @jax.shard_map(in_specs=BLOCKS, out_specs=(BLOCKS, jax.P()))
+    def run(block):
+        steps, _ = plan(n)
+        state = fill_up(block, n), in_order(numbers(n, "x"), steps)
+        end = steps - lax.axis_size(
+            "x"
+        )  # a window has as many rows as a panel, or more
+        cuts = [min(steps * i // STAGES, end) for i in range(STAGES)]
+        for first, last in zip(cuts, [*cuts[1:], steps], strict=True):
+            if last > first:
+                body = functools.partial(eliminate, first)
+                state = lax.fori_loop(first, last, body, state)
+        return state
+
+    return Factors(*run(deal(a)), n)
+
+
+def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit: bool):
+    """Solve with one of the triangles in `block`, a panel at a time.
+
+    block: [m, n], its rows along axes[0]; b: [steps, width, K] -> [steps, width, K]
+    """
+    rows, columns = axes
+    steps = len(b)
+    high, wide = block.shape[0] // steps, block.shape[1] // steps
+    row, rank = jnp.arange(len(block))[:, None], lax.axis_index(columns)
+
+    def turn(i, state):
+        known, x = state  # what the unknowns so far add to each row, in part
+        step = i if lower else steps - 1 - i
+        top, left = step * high, step * wide
+        sums = lax.psum(lax.dynamic_slice_in_dim(known, top, high), columns)
+        sums = lax.all_gather(sums, rows, tiled=True)
+        square = lax.dynamic_slice(block, (top, left), (high, wide))
+        square = lax.all_gather(square, rows, tiled=True)
+        square = lax.all_gather(square, columns, axis=1, tiled=True)
+        now = solve_triangle(
+            square, b[step] - sums, left_side=True, lower=lower, unit_diagonal=unit
+        )
+        panel = lax.dynamic_slice_in_dim(block, left, wide, axis=1)
+        panel = jnp.where((row >= top + high) if lower else (row < top), panel, 0)
+        known += dot(panel, lax.dynamic_slice_in_dim(now, rank * wide, wide))
+        return known, lax.dynamic_update_index_in_dim(x, now, step, 0)
+
+    known = jnp.zeros_like(block, shape=(len(block), b.shape[2]))
+    return lax.fori_loop(0, steps, turn, (known, jnp.zeros_like(block, shape=b.shape)))[
+        1
+    ]
+
+
+@jax.jit(static_argnames="trans")
+def lu_solve(factors: Factors, b: Array, trans: int = 0) -> Array:
+    """Solve a x = b, a^T x = b (trans=1) or a^H x = b (trans=2) with known factors.
+
+    b: [N] or [N, K] -> x of the same shape, on all devices
+
+    Raises ValueError for another b or trans.
+    """
+    n, rows = factors.n, factors.rows
+    check_sides(b, n)
+    if trans not in (0, 1, 2):
+        raise ValueError(f"trans is {trans}: pass 0, 1 or 2")
+    columns = in_order(numbers(n, "y"), len(rows))
+    before, after = (columns, rows) if trans else (rows, columns)
+    dtype = jnp.result_type(factors.lu, b)
+
+    @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=jax.P())
+    def run(block, b):
+        block, axes = block.astype(dtype), ("x", "y")
+        if trans:
+            block, axes = (block.conj() if trans == 2 else block).T, ("y", "x")
+        x = substitute(block, b, axes, lower=True, unit=not trans)
+        x = substitute(block, x, axes, lower=False, unit=bool(trans))
+        return from_first(x, "x", "y")
+
+    sides = place(b, jax.P()).astype(dtype).reshape(n, math.prod(b.shape[1:]))
+    sides = jnp.pad(sides, ((0, rows.size - n), (0, 0)))[before]
+    x = run(factors.lu, sides).reshape(rows.size, sides.shape[-1])
+    return jnp.zeros_like(x).at[after.ravel()].set(x)[:n].reshape(b.shape)
+
+
+def multiply(a: Array, x: Array, trans: int) -> Array:
+    """Return a x, or a^T x: [N@x, N@y], [N, K] -> [N, K], and leave a in place."""
+    inner, outer = "xy" if trans else "yx"
+
+    @jax.shard_map(in_specs=(BLOCKS, jax.P(inner)), out_specs=jax.P(outer))
+    def run(block, part):
+        return lax.psum(dot(block.T if trans else block, part), inner)
+
+    a, n = deal(a), len(x)
+    x = jnp.pad(x, ((0, len(a) - n), (0, 0)))
+    return place(run(a, place(x, jax.P(inner))), jax.P())[:n]
+
+
+@jax.jit(static_argnames="refine")
+def solve(a: Array, b: Array, *, refine: int = 0) -> Array:
+    """Solve a x = b, as `jnp.linalg.solve` does, without gathering a.
+
+    a: [N@x, N@y], b: [N] or [N, K] -> x of the shape of b, on all devices
+
+    With `refine=1` the residual is solved for once more. Derivatives of either mode
+    reuse the factors. A singular matrix gives infinities or NaN. Raises ValueError for
+    arrays that do not fit, other dtypes, and a mesh without x and y.
+    """
+    check_matrix(a)
+    check_sides(b, len(a))
+    if refine not in (0, 1):
+        raise ValueError(f"refine is {refine}: pass 0 or 1")
+    a = a.astype(jnp.result_type(a, b))
+    sides = (b[:, None] if b.ndim == 1 else b).astype(a.dtype)
+    fixed = lax.stop_gradient(a)
+    factors = lu_factor(fixed)
+
+    def backward(trans, _, b):
+        x = lu_solve(factors, b, trans)
+        if refine:
+            x += lu_solve(factors, b - multiply(fixed, x, trans), trans)
+        return x
+
+    x = lax.custom_linear_solve(
+        lambda x: multiply(a, x, 0),
+        place(sides, jax.P()),
+        functools.partial(backward, 0),
+        functools.partial(backward, 1),
+    )
+    return x.reshape(b.shape)
+
+
+def diagonal(factors: Factors) -> Array:
+    """Return the diagonal of U in the order of elimination, [steps width], whole."""
+    steps = len(factors.rows)
+
+    @jax.shard_map(in_specs=BLOCKS, out_specs=jax.P(None, "x"))
+    def run(block):
+        tiles = block.reshape(steps, len(block) // steps, steps, -1)
+        tiles = jnp.moveaxis(jnp.diagonal(tiles, axis1=0, axis2=2), -1, 0)
+        row = lax.axis_index("x") * tiles.shape[1] + jnp.arange(tiles.shape[1])
+        column = lax.axis_index("y") * tiles.shape[2] + jnp.arange(tiles.shape[2])
+        return lax.psum(jnp.where(row[:, None] == column, tiles, 0).sum(2), "y")
+
+    return place(run(factors.lu), jax.P()).ravel()
+
+
+def parity(permutation: Array) -> Array:
+    """Return 1 for an even permutation, -1 for an odd one: int32[n] -> int32[].
+
+    Of n elements in c cycles, n - c exchanges make it. Each element finds the least of
+    its cycle by looking twice as far in every round.
+    """
+    n = permutation.size
+    ahead, least = permutation, jnp.arange(n)
+    for _ in range(n.bit_length()):
+        least, ahead = jnp.minimum(least, least[ahead]), ahead[ahead]
+    return 1 - 2 * ((n - (least == jnp.arange(n)).sum()) % 2)
+
+
+@jax.jit
+def slogdet(a: Array) -> tuple[Array, Array]:
+    """Return the sign of the determinant, and the logarithm of its absolute value.
+
+    a: [N@x, N@y] -> [], [], as `jnp.linalg.slogdet`; 0 and -inf for a singular one
+    """
+    factors = lu_factor(a)
+    u, columns = diagonal(factors), in_order(numbers(len(a), "y"), len(factors.rows))
+    swaps = parity(factors.rows.ravel()) * parity(columns.ravel())
+    sign = jnp.where((u == 0).any(), 0, swaps * jnp.sign(u).prod())
+    return sign, jnp.where(sign == 0, -jnp.inf, jnp.log(jnp.abs(u)).sum())
+
+
+@jax.jit
+def det(a: Array) -> Array:
+    """Return the determinant of a square matrix: [N@x, N@y] -> []."""
+    sign, logarithm = slogdet(a)
+    return sign * jnp.exp(logarithm)
+
+
+def main():
+    """Solve equations whose solution is all ones, on every device there is."""
+    count = jax.device_count()
+    x = max(i for i in range(1, math.isqrt(count) + 1) if count % i == 0)
+    with jax.set_mesh(jax.make_mesh((x, count // x), ("x", "y"))):
+        shape = (32 * count, 32 * count)
+        a = jax.random.normal(jax.random.key(0), shape, out_sharding=BLOCKS)
+        b = multiply(a, jnp.ones((len(a), 1)), 0)
+        wrong = jnp.abs(solve(a, b, refine=1) - 1).max()
+        print(f"{jax.typeof(a)}  {'not ' * bool(wrong > 0.01)}solved")
+
+
+if __name__ == "__main__":
+    main()
