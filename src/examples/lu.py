@@ -119,10 +119,10 @@ def deal(a: Array) -> Array:
 
 def fill_up(block: Array, n: int) -> Array:
     """Append rows and columns of an identity to a block, inside `jax.shard_map`."""
-    row = numbers(n, "x")[lax.axis_index("x")]
-    column = numbers(n, "y")[lax.axis_index("y")]
+    row = numbers(n, "x")[lax.axis_index("x")][:, None]
+    column = numbers(n, "y")[lax.axis_index("y")][None]
     more = [(0, row.size - block.shape[0]), (0, column.size - block.shape[1])]
-    one = (row[:, None] == column) & (column >= n)
+    one = (row == column) & (column >= n)
     return jnp.where(one, 1, jnp.pad(block, more))
 
 
@@ -232,7 +232,7 @@ def subtract(block: Array, left: Array, l_panel: Array, u_rows: Array) -> Array:
     def update(turn, block):
         end = n - turn * tile
         start = jnp.maximum(end - tile, 0)
-        columns = start + jnp.arange(tile)
+        columns = start + jnp.arange(tile)[None]
         u_tile = lax.dynamic_slice_in_dim(u_rows, start, tile, axis=1)
         u_tile = jnp.where((columns >= left) & (columns < end), u_tile, 0)
         old = lax.dynamic_slice(block, (m - k, start), (k, tile))
@@ -284,7 +284,8 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     lower, upper = inverses(packed)
     below = (ids >= done + width)[:, None]
     l_panel = jnp.where(below, dot(panel, upper), 0)
-    u_rows = jnp.where(jnp.arange(block.shape[1]) < left, winning, dot(lower, winning))
+    finished = jnp.arange(block.shape[1])[None] < left
+    u_rows = jnp.where(finished, winning, dot(lower, winning))
     block = subtract(block, left + wide, l_panel, u_rows)
     return store(block, step, l_panel, u_rows, packed), rows
 
@@ -460,9 +461,11 @@ def diagonal(factors: Factors) -> Array:
     def run(block):
         tiles = block.reshape(steps, len(block) // steps, steps, -1)
         tiles = jnp.moveaxis(jnp.diagonal(tiles, axis1=0, axis2=2), -1, 0)
-        row = lax.axis_index("x") * tiles.shape[1] + jnp.arange(tiles.shape[1])
-        column = lax.axis_index("y") * tiles.shape[2] + jnp.arange(tiles.shape[2])
-        return lax.psum(jnp.where(row[:, None] == column, tiles, 0).sum(2), "y")
+        _, high, wide = tiles.shape
+        row = lax.axis_index("x") * high + jnp.arange(high)
+        column = lax.axis_index("y") * wide + jnp.arange(wide)
+        same = (row[:, None] == column[None])[None]
+        return lax.psum(jnp.where(same, tiles, 0).sum(2), "y")
 
     return place(run(factors.lu), jax.P()).ravel()
 

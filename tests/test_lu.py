@@ -1,0 +1,579 @@
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.linalg.tests.test_decomp_lu as scipy_tests
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType
+from numpy.linalg.tests.test_linalg import CASES
+
+from examples.communication import measure
+from examples.lu import (
+    det,
+    in_order,
+    lu_factor,
+    lu_solve,
+    numbers,
+    parity,
+    plan,
+    slogdet,
+    solve,
+)
+
+BLOCKS = jax.P("x", "y")
+MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
+KINDS = [AxisType.Explicit, AxisType.Auto]
+TYPES = [np.float32, np.float64, np.complex64, np.complex128]
+
+each_mesh = pytest.mark.parametrize("mesh", MESHES)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+tall_and_flat = pytest.mark.parametrize("mesh", [(4, 2), (1, 8)])
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+@contextmanager
+def devices(mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some = jax.devices()[: math.prod(mesh)]
+    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
+    with jax.set_mesh(mesh):
+        yield
+
+
+def noise(*shape, dtype=np.float64, seed=0):
+    numbers = np.random.default_rng(seed).standard_normal((2, *shape))
+    complex_one = np.issubdtype(dtype, np.complexfloating)
+    return (numbers[0] + 1j * numbers[1] if complex_one else numbers[0]).astype(dtype)
+
+
+def deal(a):
+    """Lay a matrix out in blocks, if the mesh divides it."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    divides = len(a) % math.lcm(sizes["x"], sizes["y"]) == 0
+    return jax.device_put(a, BLOCKS if divides else jax.P())
+
+
+def columns(n):
+    steps, _ = plan(n)
+    return np.asarray(in_order(numbers(n, "y"), steps)).ravel()
+
+
+def triangles(factors):
+    """Return the numbers of rows and columns, L and U, all in order of elimination."""
+    steps, sizes = len(factors.rows), jax.sharding.get_abstract_mesh().shape
+    places = np.arange(factors.rows.size)
+    row, column = (
+        places.reshape(sizes[axis], steps, -1).swapaxes(0, 1).ravel() for axis in "xy"
+    )
+    packed = np.asarray(factors.lu)[row][:, column]
+    lower = np.tril(packed, -1) + np.eye(len(packed), dtype=packed.dtype)
+    rows = np.asarray(factors.rows).ravel()
+    return rows, columns(factors.n), lower, np.triu(packed)
+
+
+def with_identity(a, size):
+    """Return a, and an identity below and beside it."""
+    return scipy.linalg.block_diag(a, np.eye(size - len(a)))
+
+
+def scaled_residual(a, x, b):
+    """Return the residual as HPL, the benchmark, states it; below 16 is a pass."""
+    a, x, b = (np.asarray(array, np.result_type(a, np.float64)) for array in (a, x, b))
+    residual, *sizes = (np.linalg.norm(v, np.inf) for v in (a @ x - b, a, x, b))
+    return residual / (len(a) * (sizes[0] * sizes[1] + sizes[2]))
+
+
+def passes(a, x, b, dtype=np.float64):
+    assert scaled_residual(a, x, b) < 16 * np.finfo(dtype).eps
+
+
+# ------------------------------------------------------------------- the factors
+
+
+@each_mesh
+def test_l_times_u_is_a_in_the_order_of_elimination(mesh):
+    with devices(mesh):
+        a = noise(96, 96)
+        factors = lu_factor(deal(a))
+        rows, cols, lower, upper = triangles(factors)
+        assert sorted(rows) == sorted(cols) == list(range(factors.rows.size))
+        whole = with_identity(a, len(rows))
+        np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-13)
+        assert np.abs(lower).max() < 4
+        assert factors.lu.sharding.is_equivalent_to(deal(whole).sharding, 2)
+        assert factors.rows.sharding.is_fully_replicated
+
+
+@pytest.mark.parametrize("mesh", [(1, 1), (1, 8)])
+def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows(mesh):
+    with devices(mesh):
+        a = noise(96, 96)
+        rows, cols, lower, upper = triangles(lu_factor(deal(a)))
+        whole = with_identity(a, len(rows))[:, cols]
+        packed, swaps = scipy.linalg.lu_factor(whole)
+    expected = np.arange(len(rows))
+    for i, j in enumerate(swaps):
+        expected[[i, j]] = expected[[j, i]]
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_allclose(np.tril(lower, -1) + upper, packed, atol=1e-12)
+
+
+def test_every_block_takes_part_in_every_step():
+    """Column c of block y comes in step c // (width / Y), on a mesh that divides."""
+    with devices((2, 4)):
+        steps, width = plan(64)
+        assert (steps, width) == (16, 4)
+        order = np.asarray(in_order(numbers(64, "y"), steps))
+        assert [sorted(turn // 16) for turn in order] == [[0, 1, 2, 3]] * 16
+        np.testing.assert_array_equal(
+            order % 16, np.repeat(np.arange(16), 4)[:, None].reshape(16, 4)
+        )
+
+
+def growth(upper, a):
+    return np.abs(upper).max() / np.abs(a).max()
+
+
+@tall_and_flat
+def test_growth_is_about_that_of_partial_pivoting(mesh):
+    ours, lapack = [], []
+    with devices(mesh):
+        for seed in range(5):
+            a = noise(96, 96, seed=seed)
+            ours.append(growth(triangles(lu_factor(deal(a)))[3], a))
+            lapack.append(growth(np.triu(scipy.linalg.lu_factor(a)[0]), a))
+    assert np.mean(ours) < 2 * np.mean(lapack)
+
+
+# ------------------------------------------------------------------ the solutions
+
+
+def kahan(n, angle=1.2):
+    c, s = np.cos(angle), np.sin(angle)
+    return s ** np.arange(n)[:, None] * (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
+
+
+def wilkinson(n):
+    a = np.eye(n) - np.tril(np.ones((n, n)), -1)
+    a[:, -1] = 1
+    return a
+
+
+def with_singular_values(values):
+    n = len(values)
+    left, right = (np.linalg.qr(noise(n, n, seed=seed))[0] for seed in (1, 2))
+    return left * values @ right
+
+
+N = 96
+SCALES = 10 ** np.random.default_rng(3).uniform(-20, 20, N)
+ZOO = {
+    "random": noise(N, N),
+    "rows scaled badly": SCALES[:, None] * noise(N, N),
+    "columns scaled badly": SCALES * noise(N, N),
+    "Hilbert": scipy.linalg.hilbert(N),
+    "Vandermonde": np.vander(np.linspace(0.1, 1, N)),
+    "Kahan": kahan(N),
+    "Wilkinson": wilkinson(N),
+    "Wilkinson transposed": wilkinson(N).T.copy(),
+    "condition 1e12": with_singular_values(np.logspace(0, -12, N)),
+    "half the rank": noise(N, N // 2) @ noise(N // 2, N, seed=1),
+    "orthogonal": with_singular_values(np.ones(N)),
+    "identity": np.eye(N),
+    "permuted identity": np.eye(N)[np.random.default_rng(4).permutation(N)],
+    "reversed identity": np.eye(N)[::-1].copy(),
+    "zero diagonal": noise(N, N) * (1 - np.eye(N)),
+    "triangular": np.triu(np.ones((N, N))),
+    "signs": np.sign(noise(N, N)),
+    "two blocks": np.kron([[0, 1], [1, 0]], noise(N // 2, N // 2)),
+    "tridiagonal": np.eye(N, k=1) - 2 * np.eye(N) + np.eye(N, k=-1),
+    "tiny numbers": 1e-290 * noise(N, N),
+    "huge numbers": 1e290 * noise(N, N),
+}
+
+
+@tall_and_flat
+@pytest.mark.parametrize("name", ZOO)
+def test_the_residual_passes_for_every_kind_of_matrix(name, mesh):
+    a, b = ZOO[name], noise(N, seed=5)
+    with devices(mesh):
+        x = solve(deal(a), b)
+        assert scaled_residual(a, x, b) < 1e-15  # far below 16 eps
+        assert x.sharding.is_fully_replicated
+
+
+def test_a_larger_one_in_single_precision_is_refined():
+    with devices((2, 4)):
+        a, b = noise(512, 512, dtype=np.float32), noise(512, 3, dtype=np.float32)
+        once, twice = (solve(deal(a), b, refine=refine) for refine in (0, 1))
+        passes(a, once, b, np.float32)
+        assert scaled_residual(a, twice, b) < scaled_residual(a, once, b) / 2
+
+
+@each_mesh
+@each_kind
+def test_a_solution_is_that_of_numpy(kind, mesh):
+    with devices(mesh, kind):
+        a, b = noise(24, 24), noise(24)
+        x = solve(deal(a), b)
+        np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-10)
+        assert x.sharding.is_fully_replicated
+
+
+@settings(deadline=None, derandomize=True, max_examples=12)
+@given(st.data())
+def test_any_size_on_any_mesh_is_solved(data):
+    mesh = data.draw(st.sampled_from(MESHES))
+    kind = data.draw(st.sampled_from(KINDS))
+    dtype = data.draw(st.sampled_from(TYPES))
+    n = data.draw(st.sampled_from([1, 2, 3, 5, 8, 13, 24, 45, 72, 100]))
+    sides = data.draw(st.sampled_from([(), (1,), (3,)]))
+    a, b = noise(n, n, dtype=dtype, seed=n), noise(n, *sides, dtype=dtype)
+    with devices(mesh, kind):
+        x = solve(deal(a), b)
+    assert x.shape == b.shape
+    assert x.dtype == dtype
+    passes(a, x, b, dtype)
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (3, 2)])
+def test_one_set_of_factors_serves_a_its_transpose_and_its_adjoint(mesh):
+    with devices(mesh):
+        a, b = noise(24, 24, dtype=np.complex128), noise(24, 2)
+        factors = lu_factor(deal(a))
+        for trans, matrix in enumerate([a, a.T, a.conj().T]):
+            x = lu_solve(factors, b, trans)
+            np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-10)
+
+
+def test_sides_in_blocks_are_served_too():
+    with devices((2, 4)):
+        a, b = noise(24, 24), noise(24, 8)
+        x = solve(deal(a), jax.device_put(b, BLOCKS))
+        np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-9)
+
+
+def test_vmap_solves_every_matrix_of_a_batch():
+    with devices((2, 4)):
+        a, b = noise(2, 24, 24), noise(2, 24)
+        x = jax.jit(jax.vmap(solve))(jax.device_put(a, jax.P(None, "x", "y")), b)
+        np.testing.assert_allclose(
+            x, np.linalg.solve(a, b[..., None])[..., 0], rtol=1e-9
+        )
+
+
+def test_determinants_are_those_of_numpy():
+    for mesh, dtype in [((4, 2), np.float64), ((3, 2), np.complex128)]:
+        a = noise(24, 24, dtype=dtype)
+        for n in 23, 24:
+            with devices(mesh):
+                sign, logarithm = slogdet(deal(a[:n, :n]))
+            wanted = np.linalg.slogdet(a[:n, :n])
+            np.testing.assert_allclose([sign, logarithm], wanted, rtol=1e-11)
+    with devices((4, 2)):
+        np.testing.assert_allclose(det(deal(a.real)), np.linalg.det(a.real), rtol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 64])
+def test_parity_is_the_determinant_of_a_permutation(n):
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(n)
+        assert parity(jnp.asarray(order)) == round(np.linalg.det(np.eye(n)[order]))
+
+
+# --------------------------------------------------------------- what is singular
+
+
+@tall_and_flat
+@pytest.mark.parametrize(
+    "a",
+    [
+        np.zeros((N, N)),
+        np.ones((N, N)),
+        np.diag(np.arange(float(N))),
+        noise(N, N) * (np.arange(N) != N // 2),
+        np.full((N, N), np.nan),
+    ],
+    ids=["zeros", "ones", "a zero", "a zero column", "nan"],
+)
+def test_a_singular_matrix_has_no_finite_solution(a, mesh):
+    with devices(mesh):
+        assert not np.isfinite(solve(deal(a), np.ones(N))).all()
+        sign, logarithm = slogdet(deal(a))
+    expected = np.linalg.slogdet(a)
+    np.testing.assert_array_equal([sign, logarithm], expected)
+
+
+def test_factors_of_a_singular_matrix_are_finite_as_those_of_lapack():
+    with devices((4, 2)):
+        a = noise(24, 24) * (np.arange(24) != 11)
+        rows, cols, lower, upper = triangles(lu_factor(deal(a)))
+        whole = with_identity(a, len(rows))
+        np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-13)
+
+
+# -------------------------------------------------------------------- derivatives
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (3, 2)])
+@each_kind
+def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
+    a, b, da = noise(24, 24), noise(24), noise(24, 24, seed=1)
+    x = np.linalg.solve(a, b)
+    with devices(mesh, kind):
+        mine, db = deal(a), noise(24, seed=2)
+        y, dx = jax.jvp(solve, (mine, b), (deal(da), db))
+        np.testing.assert_allclose(y, x, rtol=1e-10)
+        np.testing.assert_allclose(dx, np.linalg.solve(a, db - da @ x), rtol=1e-9)
+        loss = jax.jit(jax.grad(lambda a, b: (solve(a, b) ** 2).sum(), (0, 1)))
+        to_a, to_b = loss(mine, jnp.asarray(b))
+        w = np.linalg.solve(a.T, 2 * x)
+        np.testing.assert_allclose(to_b, w, rtol=1e-9)
+        np.testing.assert_allclose(to_a, -np.outer(w, x), rtol=1e-9)
+        assert to_a.sharding.is_equivalent_to(mine.sharding, 2)
+
+
+def test_a_gradient_holds_one_factorisation():
+    """Tournaments are the only ones who permute, and they are not run again."""
+    with devices((4, 2)):
+        a = jax.ShapeDtypeStruct((64, 64), np.float64, sharding=BLOCKS)
+        b = jax.ShapeDtypeStruct((64,), np.float64)
+        steps, _ = plan(64)
+        program = measure(
+            jax.grad(lambda a, b: solve(a, b, refine=1).sum(), (0, 1)), a, b
+        )
+    assert program.counts["collective-permute"] == 2 * 2 * steps
+
+
+def test_complex_gradients_are_those_of_jax():
+    def loss(solve, a, b):
+        return jnp.abs(solve(a, b)).sum()
+
+    a, b = noise(8, 8, dtype=np.complex128), noise(8, dtype=np.complex128)
+    expected = jax.grad(lambda a, b: loss(jnp.linalg.solve, a, b), (0, 1))(a, b)
+    with devices((2, 4)):
+        answer = jax.jit(jax.grad(lambda a, b: loss(solve, a, b), (0, 1)))(deal(a), b)
+        for mine, theirs in zip(answer, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def words(program, n):
+    return program.sent / (8 * n * n)
+
+
+def predicted(n, x, y, steps, width):
+    """Return the words that one device sends, in closed form."""
+    stages, high = max(1, min(4, steps // 4)), steps * width // x
+    first = [min(steps * i // stages, steps - x) for i in range(stages)] + [steps]
+    window = sum(
+        (last - start) * (high - start * width // x)
+        for start, last in zip(first, first[1:])
+    )
+    panels = (y - 1) * window * width // y
+    rows = steps * 3 * (x - 1) * width * (steps * width // y) // x
+    tops = steps * (x - 1) * width * width // x
+    rounds = (x - 1).bit_length() if x > 1 else 0
+    cups = steps * (rounds * width**2 + 2 * (x - 1) * width**2 // x)
+    names = rounds * width * steps + 2 * (x * y - 1) * width * steps // (x * y)
+    return 8 * (panels + rows + tops + cups) + 4 * names
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (1, 8), (4, 2)])
+def test_words_are_those_of_the_formula(mesh):
+    n = 256
+    with devices(mesh):
+        a = jax.ShapeDtypeStruct((n, n), np.float64, sharding=BLOCKS)
+        program = measure(lu_factor, a)
+        assert program.sent == predicted(n, *mesh, *plan(n))
+        largest = max(step.bytes for step in program.collectives)
+    assert largest <= 8 * n * plan(n)[1]  # a panel, never the matrix
+
+
+def test_the_matrix_stays_where_it_is():
+    n = 1024
+    with devices((2, 4)):
+        a = jax.ShapeDtypeStruct((n, n), np.float64, sharding=BLOCKS)
+        program = measure(solve, a, jax.ShapeDtypeStruct((n,), np.float64))
+    assert program.temporaries < 3.0 * 8 * n * n / 8
+    assert all(step.bytes <= 8 * n * n / 32 for step in program.collectives)
+
+
+def test_the_program_does_not_grow_with_n():
+    def text(n):
+        a = jax.ShapeDtypeStruct((n, n), np.float32, sharding=BLOCKS)
+        b = jax.ShapeDtypeStruct((n,), np.float32)
+        return solve.lower(a, b).as_text()
+
+    with devices((2, 4)):
+        small, large = text(256), text(16384)
+    assert len(large) < 1.02 * len(small)
+
+
+# ------------------------------------------------ the tests of NumPy and of SciPy
+
+
+SQUARE = [
+    case
+    for case in CASES
+    if "square" in case.tags and not {"generalized", "strided"} & case.tags
+]
+
+
+@pytest.mark.parametrize("case", SQUARE, ids=lambda case: case.name)
+def test_the_cases_of_numpy_pass(case):
+    def check(a, b, tags):
+        a, b = np.asarray(a), np.asarray(b)
+        with devices((2, 4)):
+            x = solve(deal(a), b)
+        np.testing.assert_allclose(
+            a @ np.asarray(x), b, rtol=1e-4 if a.dtype.char in "fF" else 1e-9
+        )
+        assert x.dtype == np.linalg.solve(a, b).dtype
+
+    case.check(check)
+
+
+def swaps(rows):
+    """Write a permutation as LAPACK does: row i changes places with row swaps[i]."""
+    rows, found = list(rows), []
+    order = list(range(len(rows)))
+    for i, row in enumerate(rows):
+        j = order.index(row)
+        order[i], order[j] = order[j], order[i]
+        found.append(j)
+    return np.array(found, np.int32)
+
+
+def as_scipy(a, check_finite=True):
+    a = np.asarray(a)
+    a = a if np.issubdtype(a.dtype, np.inexact) else a.astype(float)
+    with devices((1, 1)):
+        factors = lu_factor(jnp.asarray(a))
+    n = len(a)
+    packed = np.asarray(factors.lu)[:n, :n]
+    return packed, swaps(np.asarray(factors.rows).ravel()[:n])
+
+
+def as_scipy_lu(a, permute_l=False, p_indices=False):
+    """Return P, L and U with a = P L U; the columns of U are in their old order."""
+    a = np.asarray(a)
+    with devices((2, 4)):
+        rows, cols, lower, upper = triangles(lu_factor(deal(a)))
+    keep, n = np.arange(len(rows)), len(a)
+    place = np.argsort(rows)[:n]
+    lower, upper = lower[:, keep], upper[:, np.argsort(cols)[:n]]
+    if p_indices:
+        return place, lower, upper
+    p = np.eye(len(rows))[place]
+    return (p @ lower, upper) if permute_l else (p, lower, upper)
+
+
+def as_scipy_solve(factors, b, trans=0, check_finite=True):
+    with devices((1, 1)):
+        return np.asarray(lu_solve(factors, b, trans))
+
+
+@pytest.fixture
+def scipy_class(monkeypatch):
+    """Return SciPy's test classes, made to test our functions."""
+
+    def prepared(name):
+        case = getattr(scipy_tests, name)()
+        case.setup_method()
+        return case
+
+    monkeypatch.setattr(scipy_tests, "lu_factor", as_scipy)
+    monkeypatch.setattr(scipy_tests, "lu", as_scipy_lu)
+    return prepared
+
+
+@pytest.mark.parametrize("name", ["a", "ca", "b", "cb"])
+def test_lu_factor_passes_the_tests_of_scipy_with_its_matrices(name, scipy_class):
+    case = scipy_class("TestLUFactor")
+    a = getattr(case, name)
+    case._test_common_lu_factor(a.astype(np.result_type(a, np.float64)))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_lu_factor_passes_the_tests_of_scipy_for_shapes_and_types(
+    n, dtype, scipy_class
+):
+    case = scipy_class("TestLUFactor")
+    case.test_shape_dtype(n, n, dtype)
+    case.test_simple_known()
+    case.test_empty(0, 0)
+
+
+@pytest.mark.parametrize("n", [2, 20])
+def test_lu_passes_the_tests_of_scipy(n, scipy_class):
+    case = scipy_class("TestLU")
+    case.test_simple_lu_shapes_real_complex([n, n])
+    case.test_simple_lu_shapes_real_complex_2d_indices([n, n])
+
+
+def test_lu_solve_passes_the_tests_of_scipy(scipy_class, monkeypatch):
+    def factors(a, check_finite=True):
+        with devices((1, 1)):
+            return lu_factor(jnp.asarray(a))
+
+    case = scipy_class("TestLUSolve")
+    monkeypatch.setattr(scipy_tests, "lu_factor", factors)
+    monkeypatch.setattr(scipy_tests, "lu_solve", as_scipy_solve)
+    case.test_lu()
+    case.test_check_finite()
+
+
+# -------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "complaint"),
+    [
+        (np.ones((4, 3)), np.ones(4), r"a \(4, 3\) is no square matrix: pass \[N, N\]"),
+        (np.ones((2, 4, 4)), np.ones(4), "is no square matrix"),
+        (np.ones((4, 4), int), np.ones(4), "int64 has no LU here: pass one of float32"),
+        (jnp.ones((4, 4), jnp.bfloat16), np.ones(4), "bfloat16 has no LU here"),
+        (np.ones((4, 4), bool), np.ones(4), "bool has no LU here"),
+        (np.ones((4, 4)), np.ones(5), r"b \(5,\) does not fit 4 equations: pass \[4\]"),
+        (np.ones((4, 4)), np.ones((1, 4)), r"b \(1, 4\) does not fit 4 equations"),
+        (np.ones((4, 4)), np.ones((4, 1, 1)), r"does not fit"),
+        (np.ones((4, 4)), np.array(1.0), r"b \(\) does not fit"),
+    ],
+)
+def test_what_is_no_system_of_equations_is_refused(a, b, complaint):
+    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
+        solve(jnp.asarray(a), jnp.asarray(b))
+
+
+def test_other_switches_are_refused():
+    with devices((2, 4)):
+        a, b = jnp.eye(4), jnp.ones(4)
+        with pytest.raises(ValueError, match="refine is 2: pass 0 or 1"):
+            solve(a, b, refine=2)
+        with pytest.raises(ValueError, match="trans is 3: pass 0, 1 or 2"):
+            lu_solve(lu_factor(a), b, trans=3)
+        with pytest.raises(ValueError, match=r"b \(5,\) does not fit 4 equations"):
+            lu_solve(lu_factor(a), jnp.ones(5))
+
+
+@pytest.mark.parametrize("f", [lu_factor, det, slogdet, lambda a: solve(a, a[0])])
+def test_a_mesh_without_the_axes_is_refused(f):
+    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
+        f(jnp.eye(4))
+    with jax.set_mesh(jax.make_mesh((8,), ("x",))):
+        with pytest.raises(ValueError, match=r"no mesh axis \['y'\] in context"):
+            f(jnp.eye(4))
