@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT-0
+"""Solve in blocks against `jnp.linalg.solve` of the same sharded matrix.
+
+Both take turns on eight simulated devices, in a mesh of 2 x 4 with Auto axes. Beside
+the time stand the words that a device sends, in n^2 / sqrt(P), predicted and counted,
+the temporaries of both, in blocks of n^2 / P words, and how long `solve` compiles.
+
+    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
+        python benchmarks/bench_lu.py
+
+With more threads, LAPACK's spin against the devices, and all of it is slower.
+"""
+
+import csv
+import datetime
+import math
+import os
+from pathlib import Path
+from time import perf_counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType
+from timing import race
+
+from examples.communication import measure
+from examples.lu import lu_factor, plan, solve
+
+SIZES = 1024, 2048, 4096
+RESULTS = Path(__file__).parents[1] / "docs/algorithms/data/lu.csv"
+X, Y = 2, 4
+
+
+def predicted(n):
+    """Return the words of a factorisation in n^2 / sqrt(P), to first order."""
+    panels = (1 - 1 / Y) / (2 * X)
+    rows = 3 * (1 - 1 / X) / Y
+    return (panels + rows) * math.sqrt(X * Y)
+
+
+def compile_seconds(*args):
+    """Return how long `solve` takes to compile, from nothing."""
+    jax.clear_caches()
+    start = perf_counter()
+    compiled = solve.lower(*args).compile()
+    return perf_counter() - start, len(compiled.as_text())
+
+
+def run(n, dtype, rounds):
+    """Return the line of the table for one size and one type."""
+    random = np.random.default_rng(n)
+    a = jax.device_put(random.standard_normal((n, n)).astype(dtype), jax.P("x", "y"))
+    b = jax.device_put(random.standard_normal(n).astype(dtype), jax.P())
+    theirs = jax.jit(jnp.linalg.solve)
+    took, text = compile_seconds(a, b)
+    ours, gathering, factors = (
+        measure(f, *args)
+        for f, *args in ((solve, a, b), (theirs, a, b), (lu_factor, a))
+    )
+    seconds, their_seconds, ratio = race(solve, theirs, a, b, rounds=rounds)
+    residual = np.abs(np.asarray(a) @ np.asarray(solve(a, b)) - np.asarray(b)).max()
+    block = n * n * dtype.itemsize / (X * Y)
+    words = n * n * dtype.itemsize / math.sqrt(X * Y)
+    return {
+        "n": n,
+        "dtype": dtype.name,
+        "width": plan(n)[1],
+        "seconds": seconds,
+        "gathered_seconds": their_seconds,
+        "times_faster": 1 / ratio,
+        "temporaries": ours.temporaries / block,
+        "gathered_temporaries": gathering.temporaries / block,
+        "words_predicted": predicted(n),
+        "words": factors.sent / words,
+        "compile_seconds": took,
+        "program_bytes": text,
+        "residual": float(residual),
+    }
+
+
+HEAD = """
+                times         temporaries           words    compile  program
+    n dtype    faster   ours  gathered   predicted  sent   seconds    bytes"""
+LINE = (
+    "{n:5} {dtype:8} {times_faster:6.2f} {temporaries:6.2f} "
+    "{gathered_temporaries:9.2f} {words_predicted:10.2f} {words:6.2f} {compile_seconds:9.1f} {program_bytes:8}"
+)
+
+
+def main():
+    """Print the table, and write it with the place and the day for the page."""
+    jax.config.update("jax_enable_x64", True)
+    where = {
+        "device": f"{X * Y} x {jax.devices()[0].device_kind}",
+        "cores": os.cpu_count(),
+        "date": datetime.date.today().isoformat(),
+        "jax": jax.__version__,
+    }
+    print(*where.values(), sep=", ", end=HEAD + "\n")
+    lines = []
+    auto = jax.make_mesh((X, Y), ("x", "y"), (AxisType.Auto,) * 2)
+    with jax.set_mesh(auto):
+        for dtype in np.dtype("float32"), np.dtype("float64"):
+            for n in SIZES:
+                line = run(n, dtype, rounds=3 if n > 2048 else 7)
+                load = round(os.getloadavg()[0], 1)
+                print(LINE.format(**line), f"  (load {load})", flush=True)
+                rounded = {
+                    k: float(f"{v:.4g}") if isinstance(v, float) else v
+                    for k, v in line.items()
+                }
+                lines.append(rounded | {"load": load} | where)
+    with RESULTS.open("w", newline="") as file:
+        table = csv.DictWriter(file, lines[0], lineterminator="\n")
+        table.writeheader()
+        table.writerows(lines)
+
+
+if __name__ == "__main__":
+    main()
