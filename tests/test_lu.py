@@ -1,3 +1,4 @@
+import itertools
 import math
 from contextlib import contextmanager
 
@@ -31,7 +32,9 @@ KINDS = [AxisType.Explicit, AxisType.Auto]
 TYPES = [np.float32, np.float64, np.complex64, np.complex128]
 
 each_mesh = pytest.mark.parametrize("mesh", MESHES)
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+each_mesh_and_kind = pytest.mark.parametrize(
+    ("mesh", "kind"), [((2, 4), KINDS[0]), ((2, 4), KINDS[1]), ((3, 2), KINDS[1])]
+)
 tall_and_flat = pytest.mark.parametrize("mesh", [(4, 2), (1, 8)])
 
 
@@ -103,7 +106,7 @@ def passes(a, x, b, dtype=np.float64):
 @each_mesh
 def test_l_times_u_is_a_in_the_order_of_elimination(mesh):
     with devices(mesh):
-        a = noise(96, 96)
+        a = noise(24, 24)
         factors = lu_factor(deal(a))
         rows, cols, lower, upper = triangles(factors)
         assert sorted(rows) == sorted(cols) == list(range(factors.rows.size))
@@ -135,9 +138,7 @@ def test_every_block_takes_part_in_every_step():
         assert (steps, width) == (16, 4)
         order = np.asarray(in_order(numbers(64, "y"), steps))
         assert [sorted(turn // 16) for turn in order] == [[0, 1, 2, 3]] * 16
-        np.testing.assert_array_equal(
-            order % 16, np.repeat(np.arange(16), 4)[:, None].reshape(16, 4)
-        )
+        np.testing.assert_array_equal(order % 16, np.indices((16, 4))[0])
 
 
 def growth(upper, a):
@@ -150,7 +151,10 @@ def test_growth_is_about_that_of_partial_pivoting(mesh):
     with devices(mesh):
         for seed in range(5):
             a = noise(96, 96, seed=seed)
-            ours.append(growth(triangles(lu_factor(deal(a)))[3], a))
+            rows, cols, lower, upper = triangles(lu_factor(deal(a)))
+            whole = with_identity(a, len(rows))
+            np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-12)
+            ours.append(growth(upper, a))
             lapack.append(growth(np.triu(scipy.linalg.lu_factor(a)[0]), a))
     assert np.mean(ours) < 2 * np.mean(lapack)
 
@@ -220,8 +224,7 @@ def test_a_larger_one_in_single_precision_is_refined():
         assert scaled_residual(a, twice, b) < scaled_residual(a, once, b) / 2
 
 
-@each_mesh
-@each_kind
+@each_mesh_and_kind
 def test_a_solution_is_that_of_numpy(kind, mesh):
     with devices(mesh, kind):
         a, b = noise(24, 24), noise(24)
@@ -230,13 +233,13 @@ def test_a_solution_is_that_of_numpy(kind, mesh):
         assert x.sharding.is_fully_replicated
 
 
-@settings(deadline=None, derandomize=True, max_examples=12)
+@settings(deadline=None, derandomize=True, max_examples=9)
 @given(st.data())
 def test_any_size_on_any_mesh_is_solved(data):
     mesh = data.draw(st.sampled_from(MESHES))
     kind = data.draw(st.sampled_from(KINDS))
     dtype = data.draw(st.sampled_from(TYPES))
-    n = data.draw(st.sampled_from([1, 2, 3, 5, 8, 13, 24, 45, 72, 100]))
+    n = data.draw(st.sampled_from([1, 2, 5, 8, 13, 24, 45]))
     sides = data.draw(st.sampled_from([(), (1,), (3,)]))
     a, b = noise(n, n, dtype=dtype, seed=n), noise(n, *sides, dtype=dtype)
     with devices(mesh, kind):
@@ -246,9 +249,8 @@ def test_any_size_on_any_mesh_is_solved(data):
     passes(a, x, b, dtype)
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (3, 2)])
-def test_one_set_of_factors_serves_a_its_transpose_and_its_adjoint(mesh):
-    with devices(mesh):
+def test_one_set_of_factors_serves_a_its_transpose_and_its_adjoint():
+    with devices((4, 2)):
         a, b = noise(24, 24, dtype=np.complex128), noise(24, 2)
         factors = lu_factor(deal(a))
         for trans, matrix in enumerate([a, a.T, a.conj().T]):
@@ -273,15 +275,12 @@ def test_vmap_solves_every_matrix_of_a_batch():
 
 
 def test_determinants_are_those_of_numpy():
-    for mesh, dtype in [((4, 2), np.float64), ((3, 2), np.complex128)]:
-        a = noise(24, 24, dtype=dtype)
-        for n in 23, 24:
-            with devices(mesh):
-                sign, logarithm = slogdet(deal(a[:n, :n]))
-            wanted = np.linalg.slogdet(a[:n, :n])
-            np.testing.assert_allclose([sign, logarithm], wanted, rtol=1e-11)
-    with devices((4, 2)):
-        np.testing.assert_allclose(det(deal(a.real)), np.linalg.det(a.real), rtol=1e-11)
+    for n, dtype in (24, np.float64), (23, np.complex128):
+        a = noise(n, n, dtype=dtype)
+        with devices((4, 2)):
+            answer = [*slogdet(deal(a)), det(deal(a))]
+        wanted = [*np.linalg.slogdet(a), np.linalg.det(a)]
+        np.testing.assert_allclose(answer, wanted, rtol=1e-11)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 64])
@@ -325,8 +324,7 @@ def test_factors_of_a_singular_matrix_are_finite_as_those_of_lapack():
 # -------------------------------------------------------------------- derivatives
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (3, 2)])
-@each_kind
+@each_mesh_and_kind
 def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
     a, b, da = noise(24, 24), noise(24), noise(24, 24, seed=1)
     x = np.linalg.solve(a, b)
@@ -380,7 +378,7 @@ def predicted(n, x, y, steps, width):
     first = [min(steps * i // stages, steps - x) for i in range(stages)] + [steps]
     window = sum(
         (last - start) * (high - start * width // x)
-        for start, last in zip(first, first[1:])
+        for start, last in itertools.pairwise(first)
     )
     panels = (y - 1) * window * width // y
     rows = steps * 3 * (x - 1) * width * (steps * width // y) // x
@@ -435,7 +433,7 @@ SQUARE = [
 @pytest.mark.parametrize("case", SQUARE, ids=lambda case: case.name)
 def test_the_cases_of_numpy_pass(case):
     def check(a, b, tags):
-        a, b = np.asarray(a), np.asarray(b)
+        a, b = np.asarray(a) * 1.0, np.asarray(b)  # whole numbers are refused
         with devices((2, 4)):
             x = solve(deal(a), b)
         np.testing.assert_allclose(
@@ -507,8 +505,7 @@ def test_lu_factor_passes_the_tests_of_scipy_with_its_matrices(name, scipy_class
     case._test_common_lu_factor(a.astype(np.result_type(a, np.float64)))
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize(("n", "dtype"), list(zip([0, 1, 2, 2], TYPES, strict=True)))
 def test_lu_factor_passes_the_tests_of_scipy_for_shapes_and_types(
     n, dtype, scipy_class
 ):
@@ -574,6 +571,7 @@ def test_other_switches_are_refused():
 def test_a_mesh_without_the_axes_is_refused(f):
     with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
         f(jnp.eye(4))
-    with jax.set_mesh(jax.make_mesh((8,), ("x",))):
-        with pytest.raises(ValueError, match=r"no mesh axis \['y'\] in context"):
-            f(jnp.eye(4))
+    line = jax.make_mesh((8,), ("x",))
+    complaint = r"no mesh axis \['y'\] in context"
+    with jax.set_mesh(line), pytest.raises(ValueError, match=complaint):
+        f(jnp.eye(4))

@@ -38,7 +38,7 @@ from jax import Array, lax
 from jax.sharding import AxisType
 
 WIDTH = 128  # of a panel: wide enough for fast products, narrow beside the matrix
-TILE = 256  # columns of the product that are held at a time
+TILE = 256  # columns of the product that are held at a time, or a quarter of all
 STAGES = 4  # windows of shrinking height, each with a loop of its own
 BLOCKS = jax.P("x", "y")
 DTYPES = "float32", "float64", "complex64", "complex128"
@@ -90,7 +90,8 @@ def plan(n: int) -> tuple[int, int]:
     x, y = mesh_sizes("x", "y")
     unit = math.lcm(x, y)
     width = unit * max(1, min(WIDTH, max(4, n // 16)) // unit)
-    return max(-(-n // width), x), width
+    # a window is no lower than a panel is wide, and XLA cannot compile a lone step
+    return max(-(-n // width), x, 2), width
 
 
 def numbers(n: int, axis_name: str) -> Array:
@@ -227,7 +228,7 @@ def subtract(block: Array, left: Array, l_panel: Array, u_rows: Array) -> Array:
     last k rows and from column `left` on, so that only a tile of the product is held
     """
     (m, n), k = block.shape, len(l_panel)
-    tile = min(TILE, n)
+    tile = min(TILE, -(-n // 4))
 
     def update(turn, block):
         end = n - turn * tile
@@ -273,7 +274,7 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
 
     panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
     panel = lax.all_gather(panel, "y", axis=1, tiled=True)
-    at = jnp.arange(len(panel))
+    at = jnp.arange(len(panel), dtype=jnp.int32)
     ids = before + at // high * width + lax.axis_index("x") * high + at % high
     packed, winners = tournament(panel, ids, done)
 
