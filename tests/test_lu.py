@@ -397,7 +397,7 @@ def test_words_are_those_of_the_formula(mesh):
         program = measure(lu_factor, a)
         assert program.sent == predicted(n, *mesh, *plan(n))
         largest = max(step.bytes for step in program.collectives)
-    assert largest <= 8 * n * plan(n)[1]  # a panel, never the matrix
+        assert largest <= 8 * n * plan(n)[1]  # a panel, never the matrix
 
 
 def test_the_matrix_stays_where_it_is():

@@ -193,6 +193,8 @@ def exchange(block: Array, winners: Array, done: Array, high: int):
     top = lax.all_gather(top, "x", tiled=True)
     below, source = movers(winners, done)
     hole = jnp.where(here & below, row, len(block))
+    # read before writing, or XLA keeps a copy of the block
+    winning, top, block = lax.optimization_barrier((winning, top, block))
     return winning, block.at[hole].set(top[source], mode="drop")
 
 
