@@ -275,12 +275,10 @@ def test_vmap_solves_every_matrix_of_a_batch():
 
 
 def test_determinants_are_those_of_numpy():
-    for n, dtype in (24, np.float64), (23, np.complex128):
-        a = noise(n, n, dtype=dtype)
-        with devices((4, 2)):
-            answer = [*slogdet(deal(a)), det(deal(a))]
-        wanted = [*np.linalg.slogdet(a), np.linalg.det(a)]
-        np.testing.assert_allclose(answer, wanted, rtol=1e-11)
+    a, c = noise(24, 24), noise(23, 23, dtype=np.complex128)
+    with devices((4, 2)):
+        np.testing.assert_allclose(det(deal(a)), np.linalg.det(a), rtol=1e-11)
+        np.testing.assert_allclose(slogdet(deal(c)), np.linalg.slogdet(c), rtol=1e-11)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 64])
@@ -297,19 +295,20 @@ def test_parity_is_the_determinant_of_a_permutation(n):
 @pytest.mark.parametrize(
     "a",
     [
-        np.zeros((N, N)),
-        np.ones((N, N)),
-        np.diag(np.arange(float(N))),
-        noise(N, N) * (np.arange(N) != N // 2),
-        np.full((N, N), np.nan),
+        np.zeros((24, 24)),
+        np.ones((24, 24)),
+        np.diag(np.arange(24.0)),
+        noise(24, 24) * (np.arange(24) != 12),
+        np.full((24, 24), np.nan),
     ],
     ids=["zeros", "ones", "a zero", "a zero column", "nan"],
 )
 def test_a_singular_matrix_has_no_finite_solution(a, mesh):
     with devices(mesh):
-        assert not np.isfinite(solve(deal(a), np.ones(N))).all()
+        assert not np.isfinite(solve(deal(a), np.ones(24))).all()
         sign, logarithm = slogdet(deal(a))
-    expected = np.linalg.slogdet(a)
+    with np.errstate(invalid="ignore"):
+        expected = np.linalg.slogdet(a)
     np.testing.assert_array_equal([sign, logarithm], expected)
 
 
