@@ -84,7 +84,8 @@ HEAD = """
     n dtype    faster   ours  gathered   predicted  sent   seconds    bytes"""
 LINE = (
     "{n:5} {dtype:8} {times_faster:6.2f} {temporaries:6.2f} "
-    "{gathered_temporaries:9.2f} {words_predicted:10.2f} {words:6.2f} {compile_seconds:9.1f} {program_bytes:8}"
+    "{gathered_temporaries:9.2f} {words_predicted:10.2f} {words:6.2f} "
+    "{compile_seconds:9.1f} {program_bytes:8}"
 )
 
 

@@ -307,9 +307,8 @@ def test_a_singular_matrix_has_no_finite_solution(a, mesh):
     with devices(mesh):
         assert not np.isfinite(solve(deal(a), np.ones(24))).all()
         sign, logarithm = slogdet(deal(a))
-    with np.errstate(invalid="ignore"):
-        expected = np.linalg.slogdet(a)
-    np.testing.assert_array_equal([sign, logarithm], expected)
+    wanted = [np.nan, np.nan] if np.isnan(a).any() else [0, -np.inf]
+    np.testing.assert_array_equal([sign, logarithm], wanted)
 
 
 def test_factors_of_a_singular_matrix_are_finite_as_those_of_lapack():
@@ -457,9 +456,9 @@ def swaps(rows):
 def as_scipy(a, check_finite=True):
     a = np.asarray(a)
     a = a if np.issubdtype(a.dtype, np.inexact) else a.astype(float)
-    with devices((1, 1)):
-        factors = lu_factor(jnp.asarray(a))
     n = len(a)
+    with devices((1, 1 if n else 8)):  # XLA evaluates what has no input, and slowly
+        factors = lu_factor(jnp.asarray(a))
     packed = np.asarray(factors.lu)[:n, :n]
     return packed, swaps(np.asarray(factors.rows).ravel()[:n])
 
