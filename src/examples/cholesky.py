@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: MIT-0
+"""Cholesky factor of a matrix in blocks, which stays in its blocks, and its use.
+
+Unknowns may be eliminated in any order, as long as rows and columns go in the same one.
+So all indices are cut into as many pieces as fit both axes of the mesh, and each step
+takes a strip of every piece: every device has a share in every step.
+
+    a       [N@x, N@y]        Hermitian, positive definite, any N; X x Y = P devices
+    c       [M@x, M@y]        its factor L, in steps: M = steps x width >= N
+    order   [steps, width]    the rows and columns of a in the order of elimination
+    b, x    [N] or [N, K]     right-hand sides and solutions, on all devices
+
+    a[order][:, order] = L L^H, order taken as one list; only the lower half of a is read
+
+A step gathers `width` columns along y, factors their head on every device, and sums up
+along x the rows of L that belong to the columns of a device. In the end a device has
+sent about N^2 / 2X words for the columns and N^2 / Y for the rows, times 1 - 1/Y and
+1 - 1/X, and done a P-th of N^3 / 3 multiplications: prefer X <= Y.
+
+Source: Choi, Dongarra, Ostrouchov, Petitet, Walker and Whaley, Design and Implementation
+of the ScaLAPACK LU, QR, and Cholesky Factorization Routines, Sci. Program. 5 (1996).
+
+    JAX_NUM_CPU_DEVICES=8 python cholesky.py
+
+Copy this file alone: it needs JAX only.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import AxisType
+
+WIDTH = 128  # of a panel: wide enough for fast products, narrow beside the matrix
+TILE = 256  # rows or columns, at most, of what one product updates
+STAGES = 4  # windows of shrinking height, each with a loop of its own
+BLOCKS = jax.P("x", "y")
+DTYPES = "float32", "float64", "complex64", "complex128"
+
+dot = functools.partial(jnp.dot, precision=lax.Precision.HIGHEST)
+solve_triangle = lax.linalg.triangular_solve
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Factor:
+    """What `cho_factor` returns: `c` as above, and `a` itself for derivatives.
+
+    Derivatives go to a by `cho_solve`; none goes through c.
+    """
+
+    a: Array
+    c: Array
+
+
+# ---------------------------------------------------------------- who holds what
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
+        )
+    return [sizes[name] for name in names]
+
+
+class Plan(NamedTuple):
+    """How n indices are eliminated: `pieces` of `size`, in `steps`, a `strip` of each.
+
+    The steps make `tiles`; pieces end with what pads them to steps x strip.
+    """
+
+    pieces: int
+    size: int
+    tiles: int
+    steps: int
+    strip: int
+
+
+def schedule(n: int) -> Plan:
+    """Plan the elimination of n rows and columns on the mesh in context."""
+    x, y = mesh_sizes("x", "y")
+    pieces = math.lcm(x, y)
+    size = -(-n // pieces)
+    strip = max(1, min(WIDTH, n // 16) // pieces)
+    steps = max(2, -(-size // strip))  # a loop of one turn may crash XLA 0.12
+    most = max(1, min(TILE * min(x, y) // (strip * pieces), steps // STAGES))
+    tiles = -(-steps // most)
+    steps = tiles * -(-steps // tiles)
+    return Plan(pieces, size, tiles, steps, -(-size // steps))
+
+
+def order(n: int) -> Array:
+    """Return the indices in the order of elimination, n where nothing but padding is.
+
+    n -> int32[steps, width], the same for rows and columns
+    """
+    pieces, size, _, steps, strip = schedule(n)
+    at = jnp.arange(steps * strip, dtype=jnp.int32).reshape(steps, 1, strip)
+    index = jnp.arange(pieces, dtype=jnp.int32)[:, None] * size + at
+    return jnp.where((at < size) & (index < n), index, n).reshape(steps, -1)
+
+
+def positions(axis_name: str, count: int, width: int) -> Array:
+    """Tell when the rows (axis x) or columns (axis y) of a block of c are eliminated.
+
+    -> int32[count], for the first `count` of them; inside `jax.shard_map`
+    """
+    share = width // lax.axis_size(axis_name)
+    step, at = jnp.divmod(jnp.arange(count), share)
+    return step * width + lax.axis_index(axis_name) * share + at
+
+
+def in_steps(block: Array, n: int) -> Array:
+    """Sort a block of a by steps, filled up by an identity, its upper half by zeros.
+
+    [N / X, N / Y] -> [M / X, M / Y], inside `jax.shard_map`; nothing is sent
+    """
+    pieces, size, _, steps, strip = schedule(n)
+    short = steps * strip - size
+    cut = block.reshape(block.shape[0] // size, size, -1, size)
+    cut = jnp.pad(cut, ((0, 0), (0, short), (0, 0), (0, short)))
+    cut = cut.reshape(len(cut), steps, strip, -1, steps, strip)
+    cut = cut.transpose(1, 0, 2, 4, 3, 5).reshape(len(cut) * steps * strip, -1)
+    row, column = (
+        positions(axis, count, pieces * strip)
+        for axis, count in zip("xy", cut.shape, strict=True)
+    )
+    padding = order(n).ravel()[row] == n
+    one = (row[:, None] == column[None]) & padding[:, None]
+    return jnp.where(row[:, None] < column[None], 0, jnp.where(one, 1, cut))
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`.
+    """
+    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
+        return lax.with_sharding_constraint(x, spec)
+    return jax.reshard(x, spec)
+
+
+def in_blocks(a: Array) -> Array:
+    """Lay a matrix out in blocks; zeros fill it up if the mesh does not divide it."""
+    more = -len(a) % math.lcm(*mesh_sizes("x", "y"))
+    return place(jnp.pad(a, (0, more)) if more else a, BLOCKS)
+
+
+# ---------------------------------------------------------------- the elimination
+
+
+def rows_of_columns(panel: Array, first: int, count: int) -> Array:
+    """Fetch, for each column of a block, the row of the panel with the same position.
+
+    panel: [m, width], rows from step `first` on -> [count, width], inside
+    `jax.shard_map`; a sum along x, to which each row comes from its owner
+    """
+    width, rank = panel.shape[1], lax.axis_index("x")
+    high, wide = (width // lax.axis_size(axis) for axis in "xy")
+    step, at = jnp.divmod(positions("y", first * wide + count, width), width)
+    step, at = step[first * wide :], at[first * wide :]
+    row = (step - first) * high + at % high
+    return lax.psum(jnp.where((at // high == rank)[:, None], panel[row], 0), "x")
+
+
+def update(block: Array, after: Array, panel: Array, across: Array, tiles: int):
+    """Subtract L L^H from what is left of the lower half of a block, tile by tile.
+
+    block: [m, n], in so many tiles each way, `after` of them finished; panel:
+    [k, width], across: [l, width], the last k rows, and l columns, of L -> [m, n]
+    """
+    (m, n), (k, l) = block.shape, (len(panel), len(across))
+    high, wide = m // tiles, n // tiles
+
+    def tile(i, j, block):
+        left = lax.dynamic_slice_in_dim(panel, i * high - (m - k), high)
+        right = lax.dynamic_slice_in_dim(across, j * wide - (n - l), wide)
+        old = lax.dynamic_slice(block, (i * high, j * wide), (high, wide))
+        new = old - dot(left, right.conj().T)
+        return lax.dynamic_update_slice(block, new, (i * high, j * wide))
+
+    def column(j, block):
+        return lax.fori_loop(j, tiles, lambda i, block: tile(i, j, block), block)
+
+    return lax.fori_loop(after, tiles, column, block)
+
+
+def eliminate(first: int, plan: Plan, step: Array, block: Array) -> Array:
+    """Take one step on a block of which `first` steps, at least, have been taken."""
+    width = plan.pieces * plan.strip
+    high, wide = (width // lax.axis_size(axis) for axis in "xy")
+    up, top, left = first * high, step * high, step * wide
+
+    panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
+    panel = lax.all_gather(panel, "y", axis=1, tiled=True)
+    head = lax.dynamic_slice_in_dim(panel, top - up, high)
+    head = lax.all_gather(head, "x", tiled=True)
+    head = lax.linalg.cholesky(head, symmetrize_input=False)
+
+    panel = solve_triangle(head, panel, lower=True, transpose_a=True, conjugate_a=True)
+    below = jnp.arange(up, len(block)) >= top + high
+    panel = jnp.where(below[:, None], panel, 0)
+    across = rows_of_columns(panel, first, block.shape[1] - first * wide)
+    after = (step + 1) // (plan.steps // plan.tiles)
+    block = update(block, after, panel, across, plan.tiles)
+
+    head = lax.dynamic_slice_in_dim(head, lax.axis_index("x") * high, high)
+    panel = lax.dynamic_update_slice_in_dim(panel, head, top - up, 0)
+    mine = lax.dynamic_slice_in_dim(panel, lax.axis_index("y") * wide, wide, axis=1)
+    return lax.dynamic_update_slice(block, mine, (up, left))
+
+
+# ------------------------------------------------------------------ what you call
+
+
+def check_hermitian(a: Array):
+    """Raise ValueError unless `a` is a square matrix of a type that has a factor."""
+    mesh_sizes("x", "y")
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or not a.size:
+        raise ValueError(f"a {a.shape} is no square matrix: pass [N, N]")
+    if a.dtype.name not in DTYPES:
+        raise ValueError(f"{a.dtype} has no factor here: pass one of {DTYPES}")
+
+
+def check_right(b: Array, n: int):
+    """Raise ValueError unless `b` holds right-hand sides of n equations."""
+    if b.ndim not in (1, 2) or b.shape[0] != n:
+        raise ValueError(f"b {b.shape} does not fit a {n, n}: pass [{n}] or [{n}, K]")
+    if jnp.result_type(b, jnp.float32).name not in DTYPES:
+        raise ValueError(f"b is {b.dtype}: pass one of {DTYPES}")
+
+
+@jax.jit
+def cho_factor(a: Array) -> Factor:
+    """Factor a Hermitian positive definite matrix, while every block stays where it is.
+
+    a: [N@x, N@y] -> Factor, c: [M@x, M@y], zero above the diagonal
+
+    Floating-point or complex, of 4 bytes a number or 8. If a is not positive definite, c
+    is NaN. Raises ValueError for what is no such matrix, and a mesh without x and y.
+    """
+    check_hermitian(a)
+    n = len(a)
+    plan = schedule(n)
+
+    @jax.shard_map(in_specs=BLOCKS, out_specs=BLOCKS)
+    def run(block):
+        block = in_steps(block, n)
+        cuts = [plan.tiles * i // STAGES for i in range(STAGES + 1)]
+        for first, last in zip(cuts, cuts[1:], strict=False):
+            begin, end = (cut * plan.steps // plan.tiles for cut in (first, last))
+            step = functools.partial(eliminate, begin, plan)
+            block = lax.fori_loop(begin, end, step, block) if end > begin else block
+        failed = lax.psum(jnp.isnan(block).any().astype(int), ("x", "y"))
+        return jnp.where(failed > 0, jnp.nan, block)
+
+    return Factor(a, run(in_blocks(lax.stop_gradient(a))))
+
+
+def sweep(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
+    """Solve with the triangle in `block`, a step at a time.
+
+    block: [m, n], its rows along axes[0]; b: [steps, width, K] -> [steps, width, K]
+    """
+    rows, columns = axes
+    steps, width, _ = b.shape
+    high, wide = width // lax.axis_size(rows), width // lax.axis_size(columns)
+    row, rank = jnp.arange(len(block))[:, None], lax.axis_index(columns)
+
+    def turn(i, state):
+        known, x = state  # what the unknowns so far add to each row, in part
+        step = i if lower else steps - 1 - i
+        sums = lax.psum(lax.dynamic_slice_in_dim(known, step * high, high), columns)
+        sums = lax.all_gather(sums, rows, tiled=True)
+        head = lax.dynamic_slice(block, (step * high, step * wide), (high, wide))
+        head = lax.all_gather(head, rows, tiled=True)
+        head = lax.all_gather(head, columns, axis=1, tiled=True)
+        now = solve_triangle(head, b[step] - sums, left_side=True, lower=lower)
+        panel = lax.dynamic_slice_in_dim(block, step * wide, wide, axis=1)
+        other = (row >= (step + 1) * high) if lower else (row < step * high)
+        mine = lax.dynamic_slice_in_dim(now, rank * wide, wide)
+        known += dot(jnp.where(other, panel, 0), mine)
+        return known, lax.dynamic_update_index_in_dim(x, now, step, 0)
+
+    known = jnp.zeros_like(block, shape=(len(block), b.shape[2]))
+    state = known, jnp.zeros_like(block, shape=b.shape)
+    return lax.fori_loop(0, steps, turn, state)[1]
+
+
+def both_sweeps(c: Array, b: Array) -> Array:
+    """Solve L L^H x = b, with the rows of b and x as those of a: [N, K] -> [N, K]."""
+    before = order(len(b))
+
+    @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=jax.P())
+    def run(block, b):
+        block = block.astype(b.dtype)
+        x = sweep(block, b, ("x", "y"), lower=True)
+        x = sweep(block.conj().T, x, ("y", "x"), lower=False)
+        first = lax.axis_index("x") + lax.axis_index("y") == 0
+        return lax.psum(jnp.where(first, x, 0), ("x", "y"))
+
+    sides = b.at[before].get(mode="fill", fill_value=0)
+    return jnp.zeros_like(b).at[before].set(run(c, sides), mode="drop")
+
+
+def times(a: Array, x: Array) -> Array:
+    """Return a x, and leave a in its place: [N@x, N@y], [N, K] -> [N, K]."""
+
+    @jax.shard_map(in_specs=(BLOCKS, jax.P("y")), out_specs=jax.P("x"))
+    def run(block, part):
+        return lax.psum(dot(block, part), "y")
+
+    a, n = in_blocks(a), len(x)
+    x = place(jnp.pad(x, ((0, len(a) - n), (0, 0))), jax.P("y"))
+    return place(run(a, x), jax.P())[:n]
+
+
+@jax.jit
+def cho_solve(factor: Factor, b: Array) -> Array:
+    """Solve a x = b for a Hermitian positive definite a, given its factor.
+
+    b: [N] or [N, K] -> x of the same shape, on all devices
+
+    Derivatives of either mode go to a and b, and reuse the factor. If a is not positive
+    definite, x is NaN. Raises ValueError for a b that does not fit.
+    """
+    a, c = factor.a, lax.stop_gradient(factor.c)
+    check_right(b, len(a))
+    dtype = jnp.result_type(a, b)
+    sides = place((b[:, None] if b.ndim == 1 else b).astype(dtype), jax.P())
+    x = lax.custom_linear_solve(
+        lambda x: times(a.astype(dtype), x),
+        sides,
+        lambda _, b: both_sweeps(c, b),
+        lambda _, b: both_sweeps(c, b.conj()).conj(),  # for a^T, which is conj(a)
+    )
+    return x.reshape(b.shape)
+
+
+def main():
+    """Solve equations whose solution is all ones, on every device there is."""
+    count = jax.device_count()
+    x = max(i for i in range(1, math.isqrt(count) + 1) if count % i == 0)
+    with jax.set_mesh(jax.make_mesh((x, count // x), ("x", "y"))):
+        n = 32 * count
+        i = jnp.arange(n, dtype=jnp.float32)
+        a = jax.jit(lambda i: place(jnp.exp(-jnp.abs(i[:, None] - i)), BLOCKS))(i)
+        b = jax.jit(times)(a, jnp.ones((n, 1)))
+        wrong = jnp.abs(cho_solve(cho_factor(a), b) - 1).max()
+        print(f"{jax.typeof(a)}  {'not ' * bool(wrong > 1e-3)}solved")
+
+
+if __name__ == "__main__":
+    main()
