@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: MIT-0
+"""QR and least squares of a tall matrix whose rows are split over devices.
+
+Each device factors its own rows. Then pairs of devices exchange their triangles and
+factor the two together, pairs of pairs do the same, and after log2 P rounds all have r.
+
+    a       [N@x, K]     tall, N >= K, any N; or [N@(x,y), K]
+    q       [N@x, K]     columns of length 1, at right angles to each other
+    r       [K, K]       upper triangular, no negative number on its diagonal
+    block   [n, K]       one device's rows
+    share   [K, K]       what one device's rows of q are of its own orthogonal factor
+
+A device sends K^2 words in each of log2 P rounds, and 2 K^2 to make all agree on r; if P
+is no power of two, 2 K^2 more. N does not matter. A gather of all triangles would be one
+message of (P - 1) K^2 words. Derivatives need q and r, and one sum of K^2 words.
+
+Source: Demmel, Grigori, Hoemmen and Langou, Communication-optimal Parallel and
+Sequential QR and LU Factorizations, SIAM J. Sci. Comput. 34 (2012),
+https://doi.org/10.1137/080731992.
+
+    JAX_NUM_CPU_DEVICES=8 python tsqr.py
+
+Copy this file alone: it needs JAX only.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import AxisType
+
+DTYPES = "float32", "float64", "complex64", "complex128"
+Axes = str | tuple[str, ...]
+
+dot = functools.partial(jnp.dot, precision=lax.Precision.HIGHEST)
+solve_triangle = lax.linalg.triangular_solve
+
+
+# --------------------------------------------------------------------- block level
+
+
+def small_qr(a: Array) -> tuple[Array, Array]:
+    """Factor a matrix on one device: [n, K] -> [n, K], [K, K], as `qr` does."""
+    n, k = a.shape
+    q, r = jnp.linalg.qr(jnp.pad(a, ((0, max(k - n, 0)), (0, 0))))
+    sign = jnp.where(jnp.diagonal(r).real < 0, -1, 1).astype(a.dtype)
+    return q[:n] * sign, r * sign[:, None]
+
+
+def join(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
+    """Factor two triangles in one; `above` says which of the two is the upper one.
+
+    r, theirs: [K, K], on all devices -> the rows [K, K] of the factor that belong to
+    `r`, the new triangle [K, K], the same on both devices to the last bit
+    """
+    upper, lower = jnp.where(above, r, theirs), jnp.where(above, theirs, r)
+    q, r = small_qr(jnp.concatenate([upper, lower]))
+    return jnp.where(above, *jnp.split(q, 2)), r
+
+
+def butterfly(r: Array, axis: Axes) -> tuple[Array, Array]:
+    """Factor the triangles of all devices: -> share, which differs, and r, which does not.
+
+    r: [K, K] -> [K, K], [K, K], inside `jax.shard_map`
+    """
+    size, rank = lax.axis_size(axis), lax.axis_index(axis)
+    wings = 1 << size.bit_length() - 1  # the power of two; the rest are guests
+    guests = [(wings + i, i) for i in range(size - wings)]
+    hosts = [(host, guest) for guest, host in guests]
+    share = jnp.eye(len(r), dtype=r.dtype)
+    if guests:  # from here on a host keeps the share of its guest below its own
+        share, r = small_qr(jnp.concatenate([r, lax.ppermute(r, axis, guests)]))
+    for turn in (1 << i for i in range(wings.bit_length() - 1)):
+        pairs = [(i, i ^ turn) for i in range(wings)]
+        mine, r = join(r, lax.ppermute(r, axis, pairs), rank & turn == 0)
+        share = dot(share, mine)
+    if guests:
+        share, guest = jnp.split(share, 2)
+        share = jnp.where(rank < wings, share, lax.ppermute(guest, axis, hosts))
+    return share, lax.psum(jnp.where(rank == 0, r, 0), axis)
+
+
+def turned(q: Array, r: Array, change: Array, axis: Axes) -> tuple[Array, Array]:
+    """Return the derivatives of q and r as `a` changes; all rows along `axis`.
+
+    q, change: [n, K], r: [K, K] -> [n, K], [K, K], inside `jax.shard_map`
+    """
+    change = solve_triangle(r, change)
+    inner = lax.psum(dot(q.conj().T, change), axis)
+    lower = jnp.tril(inner, -1)
+    diagonal = jnp.diagonal(inner)
+    turn = lower - lower.conj().T + jnp.diag(diagonal - diagonal.real)
+    return change + dot(q, turn - inner), dot(inner - turn, r)
+
+
+# ------------------------------------------------------------------ what you call
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
+        )
+    return [sizes[name] for name in names]
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`.
+    """
+    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
+        return lax.with_sharding_constraint(x, spec)
+    return jax.reshard(x, spec)
+
+
+def in_rows(a: Array, axis: Axes) -> Array:
+    """Split the rows of `a` over `axis`; zeros fill it up if the mesh does not divide."""
+    names = (axis,) if isinstance(axis, str) else axis
+    more = -len(a) % math.prod(mesh_sizes(*names))
+    return place(jnp.pad(a, ((0, more), (0, 0))) if more else a, jax.P(axis))
+
+
+def check_tall(a: Array):
+    """Raise ValueError unless `a` is a tall matrix of a type that has a QR."""
+    if a.ndim != 2 or a.shape[0] < a.shape[1] or not a.size:
+        raise ValueError(f"a {a.shape} is not tall: pass [N, K], N >= K")
+    if a.dtype.name not in DTYPES:
+        raise ValueError(f"{a.dtype} has no QR here: pass one of {DTYPES}")
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def tree_qr(a: Array, axis: Axes) -> tuple[Array, Array]:
+    """Factor [N@axis, K], N a multiple of the devices, as `qr` does."""
+    rows = jax.P(axis)
+
+    @jax.shard_map(in_specs=rows, out_specs=(rows, jax.P()))
+    def run(block):
+        q, r = small_qr(block)
+        share, r = butterfly(r, axis)
+        return dot(q, share), r
+
+    return run(a)
+
+
+@tree_qr.defjvp
+def _derivative(axis, primals, tangents):
+    q, r = tree_qr(*primals, axis)
+    rows = jax.P(axis)
+    run = jax.shard_map(
+        functools.partial(turned, axis=axis),
+        in_specs=(rows, jax.P(), rows),
+        out_specs=(rows, jax.P()),
+    )
+    return (q, r), run(q, r, *tangents)
+
+
+@jax.jit(static_argnames="axis")
+def qr(a: Array, axis: Axes = "x") -> tuple[Array, Array]:
+    """Factor a tall matrix: a = q r, r upper triangular with a diagonal >= 0.
+
+    a: [N@axis, K], N >= K -> q: [N@axis, K], r: [K, K] on all devices
+
+    Floating-point or complex, of 4 bytes a number or 8, of any rank; derivatives want
+    full rank. If the mesh does not divide N, q is on all devices. Raises ValueError for
+    what is no such matrix, and for a mesh without `axis`.
+    """
+    mesh_sizes(*((axis,) if isinstance(axis, str) else axis))
+    check_tall(a)
+    q, r = tree_qr(in_rows(a, axis), axis)
+    return (q if len(q) == len(a) else place(q, jax.P())[: len(a)]), r
+
+
+@jax.jit(static_argnames="axis")
+def lstsq(a: Array, b: Array, axis: Axes = "x") -> Array:
+    """Return the x that makes the norm of a x - b least, for a tall `a` of full rank.
+
+    a: [N@axis, K], b: [N@axis] or [N@axis, M] -> x: [K] or [K, M] on all devices
+
+    Raises ValueError for an `a` that `qr` refuses, and a b that does not fit it.
+    """
+    check_tall(a)
+    if b.ndim not in (1, 2) or len(b) != len(a):
+        raise ValueError(f"b {b.shape} does not fit a {a.shape}: pass {len(a)} rows")
+    sides = in_rows(b[:, None] if b.ndim == 1 else b, axis)
+    q, r = tree_qr(in_rows(a, axis), axis)
+    rows = jax.P(axis)
+
+    @jax.shard_map(in_specs=(rows, jax.P(), rows), out_specs=jax.P())
+    def run(q, r, b):
+        inner = lax.psum(dot(q.conj().T, b), axis)
+        return solve_triangle(r.astype(inner.dtype), inner, left_side=True)
+
+    return run(q, r, sides).reshape(r.shape[1:] + b.shape[1:])
+
+
+def main():
+    """Fit a cubic to samples of one, on every device there is."""
+    with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("x",))):
+        n = 100 * jax.device_count()
+        t = jnp.arange(n, out_sharding=jax.P("x")) / n
+        a = jnp.stack([t**0, t, t**2, t**3], axis=1)
+        x = lstsq(a, 1 - 2 * t + 4 * t**3)
+        print(f"{jax.typeof(a)}  {[round(float(number), 1) for number in x]}")
+
+
+if __name__ == "__main__":
+    main()
