@@ -10,15 +10,18 @@ takes a strip of every piece: every device has a share in every step.
     order   [steps, width]    the rows and columns of a in the order of elimination
     b, x    [N] or [N, K]     right-hand sides and solutions, on all devices
 
-    a[order][:, order] = L L^H, order taken as one list; only the lower half of a is read
+    a[order][:, order] = L L^H, where order is taken as one list
+
+Of a_ij and a_ji only the one that is below the diagonal in that order is read.
 
 A step gathers `width` columns along y, factors their head on every device, and sums up
 along x the rows of L that belong to the columns of a device. In the end a device has
 sent about N^2 / 2X words for the columns and N^2 / Y for the rows, times 1 - 1/Y and
 1 - 1/X, and done a P-th of N^3 / 3 multiplications: prefer X <= Y.
 
-Source: Choi, Dongarra, Ostrouchov, Petitet, Walker and Whaley, Design and Implementation
-of the ScaLAPACK LU, QR, and Cholesky Factorization Routines, Sci. Program. 5 (1996).
+Source: Choi, Dongarra, Ostrouchov, Petitet, Walker and Whaley, Design and
+Implementation of the ScaLAPACK LU, QR, and Cholesky Factorization Routines, Sci.
+Program. 5 (1996).
 
     JAX_NUM_CPU_DEVICES=8 python cholesky.py
 
@@ -26,6 +29,7 @@ Copy this file alone: it needs JAX only.
 """
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -104,7 +108,7 @@ def order(n: int) -> Array:
     """
     pieces, size, _, steps, strip = schedule(n)
     at = jnp.arange(steps * strip, dtype=jnp.int32).reshape(steps, 1, strip)
-    index = jnp.arange(pieces, dtype=jnp.int32)[:, None] * size + at
+    index = jnp.arange(pieces, dtype=jnp.int32)[None, :, None] * size + at
     return jnp.where((at < size) & (index < n), index, n).reshape(steps, -1)
 
 
@@ -175,14 +179,14 @@ def update(block: Array, after: Array, panel: Array, across: Array, tiles: int):
     """Subtract L L^H from what is left of the lower half of a block, tile by tile.
 
     block: [m, n], in so many tiles each way, `after` of them finished; panel:
-    [k, width], across: [l, width], the last k rows, and l columns, of L -> [m, n]
+    [k, width], the last rows of L, across: [l, width], its last columns -> [m, n]
     """
-    (m, n), (k, l) = block.shape, (len(panel), len(across))
-    high, wide = m // tiles, n // tiles
+    high, wide = (size // tiles for size in block.shape)
+    above, before = len(block) - len(panel), block.shape[1] - len(across)
 
     def tile(i, j, block):
-        left = lax.dynamic_slice_in_dim(panel, i * high - (m - k), high)
-        right = lax.dynamic_slice_in_dim(across, j * wide - (n - l), wide)
+        left = lax.dynamic_slice_in_dim(panel, i * high - above, high)
+        right = lax.dynamic_slice_in_dim(across, j * wide - before, wide)
         old = lax.dynamic_slice(block, (i * high, j * wide), (high, wide))
         new = old - dot(left, right.conj().T)
         return lax.dynamic_update_slice(block, new, (i * high, j * wide))
@@ -234,18 +238,16 @@ def check_right(b: Array, n: int):
     """Raise ValueError unless `b` holds right-hand sides of n equations."""
     if b.ndim not in (1, 2) or b.shape[0] != n:
         raise ValueError(f"b {b.shape} does not fit a {n, n}: pass [{n}] or [{n}, K]")
-    if jnp.result_type(b, jnp.float32).name not in DTYPES:
-        raise ValueError(f"b is {b.dtype}: pass one of {DTYPES}")
 
 
 @jax.jit
 def cho_factor(a: Array) -> Factor:
-    """Factor a Hermitian positive definite matrix, while every block stays where it is.
+    """Factor a Hermitian positive definite matrix, and leave its blocks in place.
 
     a: [N@x, N@y] -> Factor, c: [M@x, M@y], zero above the diagonal
 
-    Floating-point or complex, of 4 bytes a number or 8. If a is not positive definite, c
-    is NaN. Raises ValueError for what is no such matrix, and a mesh without x and y.
+    Floating-point or complex, of 4 bytes a number or 8. If a is not positive definite,
+    c is NaN. Raises ValueError for what is no such matrix, and a mesh without x and y.
     """
     check_hermitian(a)
     n = len(a)
@@ -255,7 +257,7 @@ def cho_factor(a: Array) -> Factor:
     def run(block):
         block = in_steps(block, n)
         cuts = [plan.tiles * i // STAGES for i in range(STAGES + 1)]
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in itertools.pairwise(cuts):
             begin, end = (cut * plan.steps // plan.tiles for cut in (first, last))
             step = functools.partial(eliminate, begin, plan)
             block = lax.fori_loop(begin, end, step, block) if end > begin else block

@@ -10,9 +10,9 @@ factor the two together, pairs of pairs do the same, and after log2 P rounds all
     block   [n, K]       one device's rows
     share   [K, K]       what one device's rows of q are of its own orthogonal factor
 
-A device sends K^2 words in each of log2 P rounds, and 2 K^2 to make all agree on r; if P
-is no power of two, 2 K^2 more. N does not matter. A gather of all triangles would be one
-message of (P - 1) K^2 words. Derivatives need q and r, and one sum of K^2 words.
+A device sends K^2 words in each of log2 P rounds, and 2 K^2 to make all agree on r; if
+P is no power of two, 2 K^2 more. N does not matter. A gather of all triangles would be
+one message of (P - 1) K^2 words. Derivatives take q and r, and one sum of K^2 words.
 
 Source: Demmel, Grigori, Hoemmen and Langou, Communication-optimal Parallel and
 Sequential QR and LU Factorizations, SIAM J. Sci. Comput. 34 (2012),
@@ -46,7 +46,7 @@ def small_qr(a: Array) -> tuple[Array, Array]:
     n, k = a.shape
     q, r = jnp.linalg.qr(jnp.pad(a, ((0, max(k - n, 0)), (0, 0))))
     sign = jnp.where(jnp.diagonal(r).real < 0, -1, 1).astype(a.dtype)
-    return q[:n] * sign, r * sign[:, None]
+    return q[:n] * sign[None], r * sign[:, None]
 
 
 def join(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
@@ -61,9 +61,9 @@ def join(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
 
 
 def butterfly(r: Array, axis: Axes) -> tuple[Array, Array]:
-    """Factor the triangles of all devices: -> share, which differs, and r, which does not.
+    """Factor the triangles of all devices in pairs, pairs of pairs, and so on.
 
-    r: [K, K] -> [K, K], [K, K], inside `jax.shard_map`
+    r: [K, K] -> share [K, K], and r [K, K] on all devices, inside `jax.shard_map`
     """
     size, rank = lax.axis_size(axis), lax.axis_index(axis)
     wings = 1 << size.bit_length() - 1  # the power of two; the rest are guests
@@ -120,7 +120,7 @@ def place(x: Array, spec: jax.P) -> Array:
 
 
 def in_rows(a: Array, axis: Axes) -> Array:
-    """Split the rows of `a` over `axis`; zeros fill it up if the mesh does not divide."""
+    """Split the rows of `a` over `axis`, with rows of zeros if they do not divide."""
     names = (axis,) if isinstance(axis, str) else axis
     more = -len(a) % math.prod(mesh_sizes(*names))
     return place(jnp.pad(a, ((0, more), (0, 0))) if more else a, jax.P(axis))

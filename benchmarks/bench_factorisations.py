@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT-0
+"""Cholesky and tall QR in blocks against jnp.linalg on the same sharded matrix.
+
+Both take turns on eight simulated devices with Auto axes, the matrix of Cholesky in a
+mesh of 2 x 4, the rows of the tall one in a line of 8. Beside the ratio of times stand
+the words that a device sends, in units of the matrix, predicted and counted, and the
+temporaries of both, in blocks.
+
+    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
+        python benchmarks/bench_factorisations.py
+"""
+
+import csv
+import datetime
+import os
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType
+from timing import race
+
+from examples.cholesky import cho_factor, order
+from examples.communication import measure
+from examples.tsqr import qr
+
+RESULTS = Path(__file__).parents[1] / "docs/algorithms/data/factorisations.csv"
+CASES = [
+    ("cholesky", 1024, 1024, "float32"),
+    ("cholesky", 1024, 1024, "float64"),
+    ("cholesky", 2048, 2048, "float32"),
+    ("cholesky", 2048, 2048, "float64"),
+    ("tsqr", 65536, 16, "float32"),
+    ("tsqr", 65536, 64, "float32"),
+]
+
+
+def setting(what, n, k, dtype):
+    """Return mesh, spec, both programs, the matrix, and the words we should send."""
+    random = np.random.default_rng(n).standard_normal((n, k)).astype(dtype)
+    if what == "tsqr":
+        words = (3 + 2 * 7 / 8) * k * k
+        return (8, 1), jax.P("x"), (qr, jnp.linalg.qr), random, lambda: words
+    a = random @ random.T / n + np.eye(n, dtype=dtype)
+    theirs = partial(jnp.linalg.cholesky, symmetrize_input=False)
+
+    def words():
+        return 1.25 * (3 / 4 / 4 + 1 / 2 / 4) * n * n + n * order(n).shape[1] / 2
+
+    return (2, 4), jax.P("x", "y"), (cho_factor, theirs), a, words
+
+
+def run(what, n, k, dtype):
+    """Return the line of the table for one factorisation, size and type."""
+    shape, spec, (ours, theirs), a, words = setting(what, n, k, dtype)
+    mesh = jax.make_mesh(shape, ("x", "y"), (AxisType.Auto,) * 2)
+    with jax.set_mesh(mesh), jax.enable_x64(dtype == "float64"):
+        a = jax.device_put(a, spec)
+        theirs = jax.jit(theirs)
+        held = measure(ours, a), measure(theirs, a)
+        seconds, their_seconds, ratio = race(ours, theirs, a, rounds=5)
+        predicted = words() / a.size
+    line = {"what": what, "n": n, "k": k, "dtype": dtype, "times_faster": 1 / ratio}
+    line |= {"seconds": seconds, "gathered_seconds": their_seconds}
+    line |= {"words_predicted": predicted, "words": held[0].sent / a.nbytes}
+    line |= {"gathered_words": held[1].sent / a.nbytes}
+    for name, program in zip(("held", "gathered"), held, strict=True):
+        line[name] = program.temporaries / a.nbytes * 8
+    return {key: round(v, 5) if isinstance(v, float) else v for key, v in line.items()}
+
+
+def main():
+    """Print the table, and write it with the place and the day beside the pages."""
+    where = {
+        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "cores": os.cpu_count(),
+        "date": datetime.date.today().isoformat(),
+        "jax": jax.__version__,
+    }
+    lines = []
+    for case in CASES:
+        line = run(*case) | {"load": round(os.getloadavg()[0], 1)}
+        print(line, flush=True)
+        lines.append(line | where)
+    with RESULTS.open("w", newline="") as file:
+        table = csv.DictWriter(file, lines[0], lineterminator="\n")
+        table.writeheader()
+        table.writerows(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,375 @@
+import itertools
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType
+
+from examples.cholesky import (
+    STAGES,
+    Factor,
+    cho_factor,
+    cho_solve,
+    order,
+    schedule,
+)
+from examples.communication import measure
+
+BLOCKS = jax.P("x", "y")
+MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
+KINDS = [AxisType.Explicit, AxisType.Auto]
+TYPES = [np.float32, np.float64, np.complex64, np.complex128]
+
+each_mesh = pytest.mark.parametrize("mesh", MESHES)
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+@contextmanager
+def devices(mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some = jax.devices()[: math.prod(mesh)]
+    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
+    with jax.set_mesh(mesh):
+        yield
+
+
+def noise(*shape, dtype=np.float64, seed=0):
+    numbers = np.random.default_rng(seed).standard_normal((2, *shape))
+    complex_one = np.issubdtype(dtype, np.complexfloating)
+    return (numbers[0] + 1j * numbers[1] if complex_one else numbers[0]).astype(dtype)
+
+
+def definite(n, dtype=np.float64, condition=100.0):
+    """Return a positive definite matrix, eigenvalues from 1 down to 1 / condition."""
+    q, _ = np.linalg.qr(noise(n, n, dtype=dtype))
+    values = np.geomspace(1, 1 / condition, n)
+    a = (q * values) @ q.conj().T
+    return ((a + a.conj().T) / 2).astype(dtype)
+
+
+def deal(a):
+    """Lay a matrix out in blocks, if the mesh divides it."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    divides = len(a) % math.lcm(sizes["x"], sizes["y"]) == 0
+    return jax.device_put(a, BLOCKS if divides else jax.P())
+
+
+def in_order(factor):
+    """Return the order of elimination, as one list, and L in this order."""
+    n, sizes = len(factor.a), jax.sharding.get_abstract_mesh().shape
+    steps, places = len(order(n)), np.arange(len(factor.c))
+    row, column = (
+        places.reshape(sizes[axis], steps, -1).swapaxes(0, 1).ravel() for axis in "xy"
+    )
+    return np.asarray(order(n)).ravel(), np.asarray(factor.c)[row][:, column]
+
+
+def permuted(a, indices):
+    """Return `a` in this order, and ones on the diagonal where there is no index."""
+    n = len(a)
+    whole = scipy.linalg.block_diag(a, np.ones((1, 1)))[indices][:, indices]
+    padding = indices == n
+    whole[padding] = whole[:, padding] = 0
+    whole[padding, padding] = 1
+    return whole
+
+
+def scaled_residual(a, x, b):
+    """Return the residual as HPL, the benchmark, states it; below 16 is a pass."""
+    a, x, b = (np.asarray(array, np.result_type(a, np.float64)) for array in (a, x, b))
+    residual, *sizes = (np.linalg.norm(v, np.inf) for v in (a @ x - b, a, x, b))
+    return residual / (len(a) * (sizes[0] * sizes[1] + sizes[2]))
+
+
+def solve(a, b):
+    return cho_solve(cho_factor(a), b)
+
+
+# ------------------------------------------------------------------- right answers
+
+
+@each_mesh
+def test_l_is_the_factor_of_a_in_the_order_of_elimination(mesh):
+    n = 48 if mesh != (2, 4) else 61  # the latter is divided by no axis
+    a = definite(n, np.complex128)
+    with devices(mesh):
+        factor = cho_factor(deal(a))
+        indices, lower = in_order(factor)
+        assert sorted(indices)[:n] == list(range(n))
+        assert (np.triu(lower, 1) == 0).all()
+        expected = np.linalg.cholesky(permuted(a, indices))
+        np.testing.assert_allclose(lower, expected, atol=1e-13)
+        blocks = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+        assert factor.c.sharding.is_equivalent_to(blocks, 2)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), list(zip(KINDS * 2, TYPES, strict=True)))
+def test_every_type_is_solved_in_its_precision(kind, dtype):
+    a, b = definite(48, dtype), noise(48, 3, dtype=dtype)
+    with devices((2, 4), kind):
+        x = solve(deal(a), b)
+    assert x.dtype == dtype
+    assert x.sharding.is_fully_replicated
+    assert scaled_residual(a, x, b) < np.finfo(dtype).eps
+
+
+@settings(deadline=None, derandomize=True, max_examples=6)
+@given(st.data())
+def test_any_size_on_any_mesh_is_solved_as_numpy_does(data):
+    mesh = data.draw(st.sampled_from(MESHES))
+    n = data.draw(st.integers(1, 70))
+    dtype = data.draw(st.sampled_from([np.float64, np.complex128]))
+    shape = data.draw(st.sampled_from([(n,), (n, 1), (n, 5)]))
+    a, b = definite(n, dtype), noise(*shape, dtype=dtype, seed=1)
+    with devices(mesh, data.draw(st.sampled_from(KINDS))):
+        x = solve(deal(a), b)
+    assert x.shape == b.shape
+    np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-10)
+
+
+def test_fewer_rows_than_devices_are_enough():
+    for n, mesh in (1, (2, 4)), (2, (8, 1)), (7, (1, 8)):
+        a, b = definite(n, np.complex128), noise(n, dtype=np.complex128)
+        with devices(mesh):
+            np.testing.assert_allclose(solve(a, b), np.linalg.solve(a, b), atol=1e-12)
+
+
+def test_a_real_matrix_takes_complex_sides():
+    a, b = definite(16), noise(16, dtype=np.complex128)
+    with devices((2, 4)):
+        np.testing.assert_allclose(solve(deal(a), b), np.linalg.solve(a, b), atol=1e-12)
+
+
+scales = np.logspace(-9, 9, 48)
+HARD = {
+    "Hilbert": np.kron(np.eye(6), scipy.linalg.hilbert(8)),
+    "dense Hilbert": scipy.linalg.hilbert(48) + 1e-15 * np.eye(48) * 48,
+    "Hilbert, turned": permuted(
+        np.kron(scipy.linalg.hilbert(8), np.eye(6)), np.roll(np.arange(48), 7)
+    ),
+    "graded": scales[:, None] * definite(48) * scales,
+    "graded the other way": scales[::-1, None] * definite(48) * scales[::-1],
+    "condition 1e14": definite(48, condition=1e14),
+    "Pascal": np.kron(np.eye(4), scipy.linalg.pascal(12).astype(float)),
+    "second differences": scipy.linalg.toeplitz([2, -1] + [0] * 46).astype(float),
+    "smallest index": np.minimum.outer(np.arange(1.0, 49), np.arange(1.0, 49)),
+    "diagonal": np.diag(scales),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("mesh", [(2, 4), (3, 2)])
+def test_hard_matrices_are_factored_to_rounding(mesh, name):
+    """The residual of every element of a: Higham's bound for Cholesky."""
+    a, b = HARD[name], noise(48)
+    with devices(mesh):
+        factor = cho_factor(deal(a))
+        x = cho_solve(factor, b)
+        indices, lower = in_order(factor)
+    eps = np.finfo(float).eps
+    assert scaled_residual(a, x, b) < 16 * eps
+    whole = permuted(a, indices)
+    error = np.abs(lower @ lower.T - whole)
+    assert (error <= 50 * eps * np.abs(lower) @ np.abs(lower.T)).all()
+
+
+def test_one_element_of_each_pair_is_read():
+    """Which one: that below the diagonal in the order of elimination."""
+    a, b = definite(48), noise(48)
+    with devices((2, 4)):
+        turn = np.argsort(np.asarray(order(48)).ravel())
+        unread = turn[:, None] < turn
+        factor = cho_factor(deal(np.where(unread, np.nan, a)))
+        x = cho_solve(Factor(deal(a), factor.c), b)
+    np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-12)
+
+
+def broken(change):
+    a = definite(48)
+    change(a)
+    return a
+
+
+def put(i, value):
+    return lambda a: a.__setitem__((i, i), value)
+
+
+BROKEN = {
+    "negative first": broken(put(0, -1.0)),
+    "negative last": broken(put(47, -1e-3)),
+    "negative between": broken(put(23, -1.0)),
+    "zero": np.zeros((48, 48)),
+    "NaN": broken(put(5, np.nan)),
+    "one eigenvalue below zero": definite(48) - 0.0101 * np.eye(48),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_not_positive_definite_gives_nan_as_in_jax(name):
+    a = BROKEN[name]
+    assert np.isnan(jnp.linalg.cholesky(a)).any()
+    for mesh in (2, 4), (3, 2):
+        with devices(mesh):
+            factor = cho_factor(deal(a))
+            assert np.isnan(factor.c).all()
+            assert np.isnan(cho_solve(factor, noise(48))).all()
+
+
+# ----------------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    list(zip(KINDS, [np.float64, np.complex128], strict=True)),
+    ids=["explicit", "auto, complex"],
+)
+def test_gradients_and_tangents_are_those_of_a_dense_solve(kind, dtype):
+    a, b = definite(16, dtype), noise(16, 2, dtype=dtype)
+    step = definite(16, dtype) @ definite(16, dtype), noise(16, 2, dtype=dtype, seed=3)
+
+    def loss(solve, a, b):
+        x = solve(a, b)
+        return (jnp.abs(x) ** 2).sum() + x.real[0, 0] ** 3
+
+    def dense(a, b):
+        return loss(jnp.linalg.solve, a, b)
+
+    expected = jax.grad(dense, (0, 1))(a, b)
+    slope = jax.jvp(dense, (a, b), step)[1]
+    with devices((2, 4), kind):
+        blocks = deal(a)
+        to_a, to_b = jax.jit(jax.grad(lambda *ab: loss(solve, *ab), (0, 1)))(blocks, b)
+        tangents = deal(step[0]), jnp.asarray(step[1])
+
+        @jax.jit
+        def push(primals, tangents):
+            return jax.jvp(lambda *ab: loss(solve, *ab), primals, tangents)
+
+        ours = push((blocks, jnp.asarray(b)), tangents)
+        assert to_a.sharding.is_equivalent_to(blocks.sharding, 2)
+    for answer, truth in zip((to_a, to_b, ours[1]), (*expected, slope), strict=True):
+        np.testing.assert_allclose(answer, truth, atol=1e-9 * np.abs(truth).max())
+
+
+def test_a_gradient_factors_once_and_sweeps_twice():
+    with devices((2, 4)):
+        a, b = deal(definite(64)), jax.device_put(noise(64), jax.P())
+        factor = cho_factor(a)
+        parts = measure(cho_factor, a), measure(cho_solve, factor, b)
+        both = measure(jax.grad(lambda a: (solve(a, b) ** 2).sum()), a)
+    gathers = [program.counts["all-gather"] for program in (*parts, both)]
+    assert gathers[0] + gathers[1] < gathers[2] <= gathers[0] + 2 * gathers[1] + 2
+    assert both.sent < parts[0].sent + 2.2 * parts[1].sent
+
+
+# --------------------------------------------------------------------------- costs
+
+
+def words(n, mesh):
+    """Return how many words one device sends to factor, and how wide a panel is."""
+    x, y = mesh
+    pieces, _, tiles, steps, strip = schedule(n)
+    width = pieces * strip
+    total = steps * (width // x) * width * (x - 1)  # the heads
+    cuts = [tiles * i // STAGES * steps // tiles for i in range(STAGES + 1)]
+    for first, last in itertools.pairwise(cuts):
+        left = (steps - first) * width
+        panel = (left // x) * (width // y) * (y - 1)
+        across = (left // y) * width * 2 * (x - 1) / x
+        total += (last - first) * (panel + across)
+    return total
+
+
+def large(n, dtype=np.float32):
+    sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+    return jax.ShapeDtypeStruct((n, n), dtype, sharding=sharding)
+
+
+@each_mesh
+def test_a_factor_sends_what_the_formula_says(mesh):
+    with devices(mesh):
+        n = 96 * 12
+        program = measure(cho_factor, large(n))
+        assert None not in [step.times for step in program.collectives]
+        assert abs(program.sent - 4 * words(n, mesh)) <= 64  # and whether it failed
+        assert program.temporaries < 2 * 4 * n * n / math.prod(mesh)
+        blocks = 4 * n * n / math.prod(mesh)
+        biggest = max((step.bytes for step in program.collectives), default=0)
+        assert biggest <= blocks
+        leading = (1 - 1 / mesh[1]) / (2 * mesh[0]) + (1 - 1 / mesh[0]) / mesh[1]
+        assert program.sent / 4 <= 1.45 * leading * n**2
+
+
+def test_the_program_does_not_grow_with_n():
+    with devices((2, 4)):
+        lines = [
+            [f.lower(*args).as_text().count("\n") for f, *args in programs(n)]
+            for n in (512, 1024, 8192)
+        ]
+    assert lines[0] == lines[1] == lines[2]
+
+
+def programs(n):
+    side = jax.ShapeDtypeStruct((n,), np.float32)
+    yield cho_factor, large(n)
+    yield cho_solve, Factor(large(n), large(n)), side
+
+
+def test_every_device_has_a_share_in_every_step():
+    for mesh in (2, 4), (4, 2), (3, 2):
+        with devices(mesh):
+            n = 48 * math.lcm(*mesh)
+            turns = np.asarray(order(n))
+        for parts in mesh:
+            owners = np.sort(turns // (n // parts), axis=1)
+            share = turns.shape[1] // parts
+            assert (owners == np.repeat(np.arange(parts), share)).all()
+
+
+# -------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("a", "complaint"),
+    [
+        (np.ones((8, 16)), r"a \(8, 16\) is no square matrix: pass \[N, N\]"),
+        (np.ones(8), r"a \(8,\) is no square matrix"),
+        (np.ones((0, 0)), r"a \(0, 0\) is no square matrix"),
+        (np.ones((8, 8), int), "int64 has no factor here: pass one of"),
+        (np.ones((8, 8), jnp.bfloat16), "bfloat16 has no factor here"),
+    ],
+)
+def test_what_is_no_square_matrix_of_numbers_is_refused(a, complaint):
+    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
+        cho_factor(a)
+
+
+def test_sides_that_do_not_fit_are_refused():
+    with devices((2, 4)):
+        factor = cho_factor(deal(definite(8)))
+        for b in np.ones(7), np.ones((7, 8)), np.ones((8, 1, 1)):
+            with pytest.raises(
+                ValueError, match=r"does not fit a \(8, 8\): pass \[8\]"
+            ):
+                cho_solve(factor, b)
+
+
+def test_a_mesh_without_the_axes_is_refused():
+    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
+        cho_factor(np.eye(8))
+    with (
+        jax.set_mesh(jax.make_mesh((8,), ("x",))),
+        pytest.raises(ValueError, match=r"no mesh axis \['y'\] in context"),
+    ):
+        cho_factor(np.eye(8))

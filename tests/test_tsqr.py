@@ -1,0 +1,295 @@
+import math
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType
+
+from examples.communication import measure
+from examples.tsqr import lstsq, qr
+
+KINDS = [AxisType.Explicit, AxisType.Auto]
+TYPES = [np.float32, np.float64, np.complex64, np.complex128]
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+@contextmanager
+def devices(*mesh, kind=AxisType.Explicit):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some, names = jax.devices()[: math.prod(mesh)], ("x", "y")[: len(mesh)]
+    kinds = (kind,) * len(mesh)
+    with jax.set_mesh(jax.make_mesh(mesh, names, devices=some, axis_types=kinds)):
+        yield
+
+
+def noise(*shape, dtype=np.float64, seed=0):
+    numbers = np.random.default_rng(seed).standard_normal((2, *shape))
+    complex_one = np.issubdtype(dtype, np.complexfloating)
+    return (numbers[0] + 1j * numbers[1] if complex_one else numbers[0]).astype(dtype)
+
+
+def rows(a, axis="x"):
+    """Split the rows of an array over `axis`, if its size divides them."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    count = math.prod(sizes[name] for name in axis)
+    return jax.device_put(a, jax.P(tuple(axis)) if len(a) % count == 0 else jax.P())
+
+
+def dense(a):
+    """Factor in one place, with a diagonal that is not negative."""
+    q, r = jnp.linalg.qr(a)
+    sign = jnp.where(jnp.diagonal(r).real < 0, -1, 1)
+    return q * sign[None], r * sign[:, None]
+
+
+def alike(answers, expected, atol=1e-12):
+    for answer, truth in zip(answers, expected, strict=True):
+        np.testing.assert_allclose(answer, truth, atol=atol)
+
+
+def factors(a, q, r):
+    """Assert that q r = a, q^H q = 1, and that r is upper triangular, to rounding."""
+    eps = np.finfo(a.dtype).eps
+    wide = np.result_type(a, np.float64)
+    q, r, a = np.asarray(q, wide), np.asarray(r, wide), np.asarray(a, wide)
+    assert np.abs(q.conj().T @ q - np.eye(q.shape[1])).max() < 20 * eps
+    assert np.linalg.norm(q @ r - a) <= 20 * eps * np.linalg.norm(a)
+    assert (np.tril(r, -1) == 0).all()
+    assert (np.diag(r).real >= 0).all()
+    assert (np.diag(r).imag == 0).all()
+
+
+# ------------------------------------------------------------------- right answers
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 8])
+def test_any_number_of_devices_agrees_with_one(size):
+    a = noise(size * 6, 4)
+    with devices(size):
+        blocks = rows(a)
+        q, r = qr(blocks)
+        factors(a, q, r)
+        alike((q, r), dense(a))
+        assert q.sharding.is_equivalent_to(blocks.sharding, 2)
+        assert r.sharding.is_fully_replicated
+
+
+@each_kind
+@pytest.mark.parametrize("dtype", TYPES)
+def test_both_axes_of_a_mesh_split_the_rows_of_every_type(dtype, kind):
+    a = noise(40, 4, dtype=dtype)
+    with devices(2, 4, kind=kind):
+        blocks = rows(a, "xy")
+        q, r = qr(blocks, axis=("x", "y"))
+        assert q.dtype == r.dtype == dtype
+        factors(a, q, r)
+        assert q.sharding.is_equivalent_to(blocks.sharding, 2)
+
+
+def test_the_other_axis_of_a_mesh_may_hold_copies():
+    a = noise(24, 4)
+    with devices(2, 4):
+        alike(qr(rows(a, "y"), axis="y"), dense(a))
+
+
+@settings(deadline=None, derandomize=True, max_examples=10)
+@given(st.data())
+def test_any_tall_shape_is_factored(data):
+    size = data.draw(st.sampled_from([3, 8]))
+    k = data.draw(st.integers(1, 6))
+    n = data.draw(st.integers(k, 40))
+    dtype = data.draw(st.sampled_from([np.float64, np.complex128]))
+    a = noise(n, k, dtype=dtype)
+    with devices(size):
+        q, r = qr(rows(a))
+        factors(a, q, r)
+        assert q.shape == (n, k)
+
+
+HARD = {
+    "a column of zeros": noise(48, 4) * [1, 0, 1, 1],
+    "two equal columns": noise(48, 4)[:, [0, 1, 0, 2]],
+    "zeros on half of the devices": noise(48, 4) * (np.arange(48) < 24)[:, None],
+    "one column": np.repeat(noise(48, 1), 4, axis=1),
+    "zero": np.zeros((48, 4)),
+    "graded columns": noise(48, 4) * np.logspace(0, -15, 4),
+    "graded rows": noise(48, 4) * np.logspace(9, -9, 48)[:, None],
+    "Vandermonde": np.vander(np.linspace(0, 1, 48), 4),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_columns_stay_at_right_angles_whatever_the_rank(name):
+    for size in 8, 6:
+        with devices(size):
+            factors(HARD[name], *qr(rows(HARD[name])))
+
+
+def ill(n, k, condition):
+    u, _ = np.linalg.qr(noise(n, k))
+    v, _ = np.linalg.qr(noise(k, k))
+    return ((u * np.geomspace(1, 1 / condition, k)) @ v).astype(np.float32)
+
+
+def test_the_condition_does_not_matter_where_cholesky_qr_breaks():
+    a = ill(48, 4, 1e6)
+    with devices(8):
+        factors(a, *qr(rows(a)))
+    assert not np.isfinite(jnp.linalg.cholesky(jnp.asarray(a.T @ a))).all()
+
+
+@pytest.mark.parametrize("shape", [(48,), (48, 3)])
+def test_least_squares_are_those_of_numpy(shape):
+    a, b = noise(48, 4, dtype=np.complex128), noise(*shape, seed=2)
+    with devices(8):
+        x = lstsq(rows(a), rows(b))
+    assert x.shape == (4, *shape[1:])
+    alike([x], [np.linalg.lstsq(a, b)[0]])
+    with devices(6):
+        alike([lstsq(a[:47], b[:47])], [np.linalg.lstsq(a[:47], b[:47])[0]])
+
+
+# ----------------------------------------------------------------------- gradients
+
+
+def weighted(factor):
+    """Return a function of a that depends on every number in both factors."""
+
+    def loss(a):
+        q, r = factor(a)
+        weights = np.cos(np.arange(q.size).reshape(q.shape))
+        both = (jnp.abs(q.real * weights + q.imag) ** 2).sum()
+        return both + (r.real**3 + r.imag**2).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "dtype"),
+    [(8, KINDS[0], np.float64), (6, KINDS[1], np.complex128)],
+)
+def test_gradients_are_those_of_one_device(size, kind, dtype):
+    a = noise(48, 4, dtype=dtype)
+    expected = jax.grad(weighted(dense))(a)
+    slope = jax.jvp(weighted(dense), (a,), (a**2,))[1]
+    with devices(size, kind=kind):
+        blocks = rows(a)
+        gradient = jax.jit(jax.grad(weighted(qr)))(blocks)
+        assert gradient.sharding.is_equivalent_to(blocks.sharding, 2)
+        tangent = jax.jit(lambda a: jax.jvp(weighted(qr), (a,), (a**2,))[1])(blocks)
+    alike((gradient, tangent), (expected, slope))
+
+
+@pytest.mark.parametrize("n", [16, 13])
+def test_blocks_of_less_than_full_rank_do_not_hurt_the_gradient(n):
+    """Fewer rows than columns on each device, and some rows of zeros."""
+    a = noise(n, 4) * (np.arange(n) > 3)[:, None]
+    with devices(8):
+        gradient = jax.jit(jax.grad(weighted(qr)))(rows(a))
+    alike([gradient], [jax.grad(weighted(dense))(a)])
+
+
+def test_least_squares_have_the_gradient_of_the_normal_equations():
+    a, b = noise(48, 4), noise(48, seed=2)
+
+    def normal(a, b):
+        return (jnp.linalg.solve(a.T @ a, a.T @ b) ** 2).sum()
+
+    with devices(8):
+        both = jax.grad(lambda a, b: (lstsq(a, b) ** 2).sum(), (0, 1))
+        ours = jax.jit(both)(rows(a), rows(b))
+    alike(ours, jax.grad(normal, (0, 1))(a, b))
+
+
+# --------------------------------------------------------------------------- costs
+
+
+def words(size, k):
+    """Return what one device sends: rounds, guests both ways, and the last sum."""
+    guests = 2 * (size & (size - 1) > 0)
+    return k * k * (size.bit_length() - 1 + guests + 2 * (size - 1) / size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 8])
+def test_a_device_sends_a_triangle_a_round_however_tall_the_matrix(size):
+    with devices(size):
+        programs = [
+            measure(qr, rows(np.ones((size * n, 12), np.float32))) for n in (12, 600)
+        ]
+    rounds = size.bit_length() - 1 + 2 * (size & (size - 1) > 0)
+    counts = {"collective-permute": rounds, "all-reduce": 1} if size > 1 else {}
+    assert [program.counts for program in programs] == [counts] * 2
+    for program in programs:
+        assert abs(program.sent - 4 * words(size, 12)) <= 8
+
+
+def test_a_gradient_sends_one_sum_more():
+    with devices(8):
+        a = rows(np.ones((96, 8), np.float32))
+        forward, both = measure(qr, a), measure(jax.grad(weighted(qr)), a)
+    assert both.counts["collective-permute"] == 3
+    sums = both.sent - forward.sent
+    assert 0 < sums <= 2 * 2 * 7 / 8 * 4 * 8 * 8 + 16  # and the loss
+
+
+def test_pairs_are_at_distances_of_powers_of_two():
+    with devices(6):
+        program = measure(qr, rows(np.ones((12, 2), np.float32)))
+    routes = [
+        set(step.groups)
+        for step in program.collectives
+        if step.kind == "collective-permute"
+    ]
+    assert routes == [
+        {(4, 0), (5, 1)},
+        {(0, 1), (1, 0), (2, 3), (3, 2)},
+        {(0, 2), (2, 0), (1, 3), (3, 1)},
+        {(0, 4), (1, 5)},
+    ]
+
+
+# -------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("a", "complaint"),
+    [
+        (np.ones((4, 8)), r"a \(4, 8\) is not tall: pass \[N, K\], N >= K"),
+        (np.ones(8), r"a \(8,\) is not tall"),
+        (np.ones((8, 0)), r"a \(8, 0\) is not tall"),
+        (np.ones((8, 2), int), "int64 has no QR here: pass one of"),
+    ],
+)
+def test_what_is_not_tall_is_refused(a, complaint):
+    with devices(8):
+        with pytest.raises(ValueError, match=complaint):
+            qr(a)
+        with pytest.raises(ValueError, match=complaint):
+            lstsq(a, np.ones(len(a)))
+
+
+def test_sides_that_do_not_fit_are_refused():
+    with devices(8):
+        for b in np.ones(7), np.ones((8, 1, 1)):
+            with pytest.raises(
+                ValueError, match=r"does not fit a \(8, 2\): pass 8 rows"
+            ):
+                lstsq(np.ones((8, 2)), b)
+
+
+def test_a_mesh_without_the_axis_is_refused():
+    with devices(8):
+        for f in qr, lambda a, axis: lstsq(a, np.ones(8), axis):
+            with pytest.raises(ValueError, match=r"no mesh axis \['z'\] in context"):
+                f(np.ones((8, 2)), axis=("x", "z"))
