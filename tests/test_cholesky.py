@@ -296,7 +296,7 @@ def large(n, dtype=np.float32):
     return jax.ShapeDtypeStruct((n, n), dtype, sharding=sharding)
 
 
-@each_mesh
+@pytest.mark.parametrize("mesh", [(8, 1), (1, 8), (2, 4), (3, 2)])
 def test_a_factor_sends_what_the_formula_says(mesh):
     with devices(mesh):
         n = 96 * 12
@@ -315,9 +315,9 @@ def test_the_program_does_not_grow_with_n():
     with devices((2, 4)):
         lines = [
             [f.lower(*args).as_text().count("\n") for f, *args in programs(n)]
-            for n in (512, 1024, 8192)
+            for n in (512, 8192)
         ]
-    assert lines[0] == lines[1] == lines[2]
+    assert lines[0] == lines[1]
 
 
 def programs(n):
