@@ -241,15 +241,8 @@ def check_right(b: Array, n: int):
 
 
 @jax.jit
-def cho_factor(a: Array) -> Factor:
-    """Factor a Hermitian positive definite matrix, and leave its blocks in place.
-
-    a: [N@x, N@y] -> Factor, c: [M@x, M@y], zero above the diagonal
-
-    Floating-point or complex, of 4 bytes a number or 8. If a is not positive definite,
-    c is NaN. Raises ValueError for what is no such matrix, and a mesh without x and y.
-    """
-    check_hermitian(a)
+def lower_factor(a: Array) -> Array:
+    """Return c, in loops over a few windows: [N@x, N@y] -> [M@x, M@y]."""
     n = len(a)
     plan = schedule(n)
 
@@ -264,7 +257,19 @@ def cho_factor(a: Array) -> Factor:
         failed = lax.psum(jnp.isnan(block).any().astype(int), ("x", "y"))
         return jnp.where(failed > 0, jnp.nan, block)
 
-    return Factor(a, run(in_blocks(lax.stop_gradient(a))))
+    return run(in_blocks(a))
+
+
+def cho_factor(a: Array) -> Factor:
+    """Factor a Hermitian positive definite matrix, and leave its blocks in place.
+
+    a: [N@x, N@y] -> Factor, c: [M@x, M@y], zero above the diagonal
+
+    Floating-point or complex, of 4 bytes a number or 8. If a is not positive definite,
+    c is NaN. Raises ValueError for what is no such matrix, and a mesh without x and y.
+    """
+    check_hermitian(a)
+    return Factor(a, lower_factor(lax.stop_gradient(a)))
 
 
 def sweep(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
