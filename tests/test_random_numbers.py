@@ -425,14 +425,14 @@ def test_an_entry_says_what_a_sampler_does():
         survey_one(name, measure) for name in ("uniform", "poisson", "permutation")
     ]
     uniform, poisson, permutation = entries
-    assert (uniform.messages, poisson.messages) == ("none", "1 all-reduce of 1 B")
+    assert (uniform.messages, poisson.messages) == ("none", "1 all-reduce, 1 B")
     assert 3 * uniform.held < uniform.alone
     assert permutation.held > permutation.alone
     assert {entry.values for entry in entries} == {"same"}
     assert uniform.explicit == f"float32[{SIZE}@x]"
     table = Atlas(tuple(entries))
     assert table["poisson"] == poisson
-    assert str(table).splitlines()[2].split()[:3] == ["poisson", "1", "all-reduce"]
+    assert str(table).splitlines()[2].split()[:3] == ["poisson", "1", "all-reduce,"]
     assert table._repr_html_().count("<tr>") == 4
 
 

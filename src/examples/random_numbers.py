@@ -284,10 +284,7 @@ NO_SAMPLERS = {  # the other public names of jax.random
     *("Key", "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype"),
     *("key_impl", "random_gamma_p", "wrap_key_data"),
 }
-HEADS = (
-    *("sampler", "messages", "memory, shared", "memory, alone", "values"),
-    "Explicit type",
-)
+HEADS = ("sampler", "messages", "shared", "alone", "values", "Explicit type")
 
 
 @dataclass(frozen=True)
@@ -370,10 +367,10 @@ def survey_one(name: str, measure: Callable) -> Entry:
         shared, values = measure(draw, random.key(0)), draw(random.key(0))
     with on(1):
         alone, expected = measure(draw, random.key(0)), draw(random.key(0))
-    kinds = [f"{step.kind} of {step.bytes} B" for step in shared.collectives]
+    kinds = [f"{step.kind}, {step.bytes} B" for step in shared.collectives]
     return Entry(
         name,
-        ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({*kinds})) or "none",
+        "; ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({*kinds})) or "none",
         shared.temporaries,
         alone.temporaries,
         closeness(values, expected),
