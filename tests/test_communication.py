@@ -492,6 +492,115 @@ def test_a_call_and_a_custom_call_are_followed():
     assert program.counts == {"all-reduce": 4}
 
 
+def test_a_collective_that_fusions_share_is_counted_where_it_starts():
+    # XLA:TPU flies a gather over a product: three fusions repeat it, one starts it
+    groups = "channel_id=1, replica_groups=mesh['x'=16] {'x'}, dimensions={0}"
+    chain = 'frontend_attributes={chain_id="0"}, backend_config={"flag_configs":[],'
+    begins = '"async_collective_fusion_config":{"flag_start":"-1","flag_end":"-1"}}'
+    goes_on = '"async_collective_fusion_config":{"flag_start":"2","flag_end":"8"}}'
+    text = f"""\
+HloModule jit_g, is_scheduled=true, num_partitions=16
+
+%fused_computation.3 (param_0.5: bf16[256,4096]) -> (bf16[256,4096], s32[2]) {{
+  %param_0.5 = bf16[256,4096]{{1,0:T(8,128)(2,1)}} parameter(0)
+  %all-gather.5 = bf16[4096,4096]{{1,0:T(8,128)(2,1)}} all-gather(%param_0.5), \
+{groups}, {chain}{begins}
+  ROOT %custom-call.1 = (bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}}, s32[2]{{0:S(4)}}) \
+custom-call(%all-gather.5), custom_call_target="AsyncCollectiveStart"
+}}
+
+%async_collective_fusion.7 (param_0.8: bf16[256,4096]) -> bf16[4096,4096] {{
+  %param_0.8 = bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}} parameter(0)
+  ROOT %all-gather.7 = bf16[4096,4096]{{1,0:T(8,128)(2,1)}} all-gather(%param_0.8), \
+{groups}, {chain}{goes_on}
+}}
+
+%fused_computation.5 (param_0.9: bf16[256,4096]) -> bf16[4096,4096] {{
+  %param_0.9 = bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}} parameter(0)
+  %all-gather.9 = bf16[4096,4096]{{1,0:T(8,128)(2,1)}} all-gather(%param_0.9), \
+{groups}, {chain}{goes_on}
+  ROOT %custom-call.3 = bf16[4096,4096]{{1,0:T(8,128)(2,1)S(1)}} \
+custom-call(%param_0.9, %all-gather.9), custom_call_target="AsyncCollectiveDone"
+}}
+
+ENTRY %main.0_spmd (param.2: bf16[256,4096]) -> bf16[4096,4096] {{
+  %param.2 = bf16[256,4096]{{1,0:T(8,128)(2,1)}} parameter(0)
+  %async-collective-start = (bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}}, \
+s32[2]{{0:S(4)}}) fusion(%param.2), kind=kCustom, \
+output_to_operand_aliasing={{{{0}}: (0, {{}})}}, calls=%fused_computation.3
+  %get-tuple-element.2 = bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}} \
+get-tuple-element(%async-collective-start), index=0
+  %fusion.7 = bf16[4096,4096]{{1,0:T(8,128)(2,1)}} fusion(%get-tuple-element.2), \
+kind=kOutput, calls=%async_collective_fusion.7
+  ROOT %async-collective-done = bf16[4096,4096]{{1,0:T(8,128)(2,1)S(1)}} \
+fusion(%get-tuple-element.2), kind=kCustom, calls=%fused_computation.5
+}}
+"""
+    program = read(text, {"x": 16})
+    assert program.counts == {"all-gather": 1}
+    assert program.collectives[0].axes == ("x",)
+    assert program.sent == 15 * 256 * 4096 * 2
+
+
+def test_a_collective_on_a_sparse_core_is_followed_from_its_start():
+    # what follows the name of a computation, and a call without operands, as on TPU 7x
+    program = program_of(
+        "%s = ((), (), (s32[0]{0:S(2)})) custom-call-start(), async_execution_thread="
+        '"sparsecore", custom_call_target="TODO(b/522284627)", '
+        "called_computations={%called_computation.2}",
+        "%u = ((f32[8]{0}), f32[64]{0}) custom-call-update(%s, %p), "
+        "output_to_operand_aliasing={{2,0}: (0, {2,0}), {2,1}: (0, {2,1})}",
+        "ROOT %d = f32[64]{0} custom-call-done(%u)",
+        before="""
+        %called_computation.2 (param_0.9: f32[8]) -> f32[64] {
+          %param_0.9 = f32[8]{0:T(256)} parameter(0)
+          %tuple.6 = (f32[8]{0:T(256)}) tuple(%param_0.9)
+          %get-tuple-element.4 = f32[8]{0:T(256)} get-tuple-element(%tuple.6), index=0
+          ROOT %g = f32[64]{0} all-gather(%get-tuple-element.4), replica_groups={}
+        }, execution_thread="sparsecore"
+        """,
+    )
+    assert program.counts == {"all-gather": 1}
+    assert program.sent == 7 * 32
+
+
+def test_a_step_that_was_hoisted_out_of_a_loop_is_found():
+    # the product in windows of XLA:TPU: copies, a step of 2 kept in a slot, no count
+    state = "(f32[8]{0:T(256)}, u32[]{:T(128)}, /*index=2*/u32[]{:T(128)})"
+    program = program_of(
+        "%constant.16 = u32[]{:T(128)} constant(0)",
+        "%constant.57 = u32[]{:T(128)} constant(2)",
+        "%copy.7 = u32[]{:T(128)} copy(%constant.16)",
+        f"%tuple.13 = {state} tuple(%p, %copy.7, /*index=2*/%constant.57)",
+        f"%while.1 = {state} while(%tuple.13), condition=%cond_ag, body=%body_ag.sunk",
+        "ROOT %r = f32[8]{0:T(256)} get-tuple-element(%while.1), index=0",
+        before=f"""
+        %body_ag.sunk (param.2: (f32[8], u32[], u32[])) -> (f32[8], u32[], u32[]) {{
+          %param.2 = {state} parameter(0)
+          %constant.57..sunk = u32[]{{:T(128)}} constant(2)
+          %gte.66 = u32[]{{:T(128)}} get-tuple-element(%param.2), index=1
+          %copy.11 = u32[]{{:T(128)}} copy(%gte.66)
+          %gte.81 = u32[]{{:T(128)}} get-tuple-element(%param.2), index=2
+          %add.21 = u32[]{{:T(128)S(6)}} add(%copy.11, %gte.81)
+          %gte.62 = f32[8]{{0:T(256)}} get-tuple-element(%param.2), index=0
+          %start = (f32[8]{{0}}, f32[8]{{0}}, u32[]{{:S(2)}}, u32[]{{:S(2)}}) \
+collective-permute-start(%gte.62), channel_id=3, source_target_pairs={{{{0,7}},{{7,0}}}}
+          %done = f32[8]{{0:T(256)}} collective-permute-done(%start)
+          ROOT %tuple.15 = {state} tuple(%done, %add.21, /*index=2*/%gte.81)
+        }}
+
+        %cond_ag (wide.param: (f32[8], u32[], u32[])) -> pred[] {{
+          %constant.59 = u32[]{{:T(128)}} constant(4)
+          %wide.param = {state} parameter(0)
+          %gte.26 = u32[]{{:T(128)}} get-tuple-element(%wide.param), index=1
+          ROOT %compare.1 = pred[]{{:T(512)}} compare(%gte.26, %constant.59), \
+direction=LT, backend_config={{"flag_configs":[]}}
+        }}
+        """,
+    )
+    assert program.counts == {"collective-permute": 2}
+
+
 def test_every_operand_of_a_tuple_counts():
     operands = ", ".join(f"{'/*index=5*/' if i == 5 else ''}%p" for i in range(8))
     program = program_of(

@@ -222,7 +222,7 @@ def _walk(program: _Text, name="ENTRY", times: int | None = 1, branch=False):
     here = program.computations[name]
     for instruction in here.values():
         kind = instruction.opcode.removesuffix("-start")
-        if kind in RING:
+        if kind in RING and not _continued(instruction, here):
             size = sum(_bytes(here[operand].shape) for operand in instruction.operands)
             groups = _groups(instruction.attributes, program.devices)
             if times != 0 and any(len(set(group)) > 1 for group in groups):
@@ -233,6 +233,15 @@ def _walk(program: _Text, name="ENTRY", times: int | None = 1, branch=False):
             for callee, trips in _calls(program, name, instruction):
                 total = _if_known(math.prod, (times, trips))
                 yield from _walk(program, callee, total, inside)
+
+
+def _continued(instruction: _Instruction, here: dict[str, _Instruction]) -> bool:
+    """Tell whether XLA:TPU repeats, in a chain of fusions, what it has started."""
+    config = instruction.attributes.get("backend_config", "")
+    return "async_collective_fusion" in config and not any(
+        "AsyncCollectiveStart" in other.attributes.get("custom_call_target", "")
+        for other in here.values()
+    )
 
 
 def _calls(program: _Text, caller: str, instruction: _Instruction):
