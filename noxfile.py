@@ -17,6 +17,7 @@ nox.options.sessions = ["lint", "tests", "docs"]
 LOCK = "-r", "requirements.lock"
 BUILD = Path("docs/_build")
 STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every page
+LIBTPU = "libtpu==0.0.51"  # the compiler for TPUs
 OLDEST = "0.9.2"  # the oldest JAX on which the modules pass their tests
 
 
@@ -110,6 +111,14 @@ def atlas(session):
         versions = (f"{name}=={session.posargs[0]}" for name in ("jax", "jaxlib"))
         session.install(*versions)
     session.run("python", "tools/atlas.py", "docs/reference/data")
+
+
+@nox.session(default=False)
+def pods(session):
+    """Compile the algorithms for TPU pods again; `-- solve` does one of them alone."""
+    session.install(*LOCK)
+    session.install(LIBTPU)  # not of the lock: no other session has a use for 200 MB
+    session.run("python", "tools/pods.py", "docs/algorithms/data", *session.posargs)
 
 
 @nox.session(default=False)

@@ -1,0 +1,87 @@
+"""The tables that `nox -s pods` keeps: whole, and as the formulas say."""
+
+import csv
+from pathlib import Path
+
+import pods
+import pytest
+
+DATA = Path(__file__).parents[1] / "docs" / "algorithms" / "data"
+
+
+def rows_of(name):
+    with DATA.joinpath(name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+TABLE = rows_of("pods.csv")
+each_row = pytest.mark.parametrize(
+    "row", TABLE, ids=lambda row: f"{row['program']} {row['chips']}"
+)
+
+
+def number(row):
+    """Which of the pods this row is about."""
+    return [*pods.PODS].index(row["topology"])
+
+
+def test_every_program_is_there_for_every_pod():
+    wanted = {
+        (name, topology)
+        for name, program in pods.PROGRAMS.items()
+        for topology, size in zip(pods.PODS, program.sizes, strict=True)
+        if size
+    }
+    assert {(row["program"], row["topology"]) for row in TABLE} == wanted
+    assert len(TABLE) == len(wanted)
+
+
+def test_the_rows_stand_in_the_order_of_the_programs():
+    assert sorted(TABLE, key=pods.order_of) == TABLE
+
+
+@each_row
+def test_a_row_names_versions_and_the_day(row):
+    assert all(row[package] for package in pods.VERSIONS)
+    assert len(row["date"].split("-")) == 3
+
+
+@each_row
+def test_a_row_is_about_what_the_program_list_says(row):
+    program, pod = pods.PROGRAMS[row["program"]], number(row)
+    assert row["chips"] == str(pods.PODS[row["topology"]])
+    assert row["mesh"] == "x".join(map(str, pods.MESHES[program.axes][pod]))
+    assert row["shape"] == "x".join([str(program.sizes[pod])] * program.ndim)
+    assert row["dtype"] == program.dtype
+
+
+@each_row
+def test_what_was_sent_is_what_the_formula_gives_today(row):
+    program, pod = pods.PROGRAMS[row["program"]], number(row)
+    shape = pods.MESHES[program.axes][pod]
+    expected = pods.expected(program, program.sizes[pod], shape)
+    assert row["formula"] == str(expected.get("formula", ""))
+    assert row["formula"] in ("", row["sent"])
+
+
+@each_row
+def test_only_what_is_not_the_book_s_may_have_no_program(row):
+    compiled = all(row[key] for key in ("arguments", "temporaries", "sent"))
+    assert compiled != bool(row["note"])
+    assert compiled or row["program"].startswith("jnp.")
+
+
+def test_the_bytes_of_lu_near_their_leading_terms():
+    n, x, y = 2**20, 16, 32
+    leading = n * n / (2 * x) * (1 - 1 / y) + 3 * n * n / y * (1 - 1 / x)
+    assert 1 < pods.lu_bytes(n, 4, x, y) / (4 * leading) < 1.1
+
+
+def test_the_torus_is_told_for_every_mesh_and_order():
+    rows = rows_of("torus.csv")
+    refused = [row for row in rows if row["note"]]
+    assert {row["order"] for row in refused} == {"jax.make_mesh"}
+    assert {row["mesh"] for row in rows} == {"512", "8x64", "16x32", "32x16", "8x8x8"}
+    for row in rows:
+        told = row["axis"] and 1 <= float(row["mean"]) <= int(row["longest"]) <= 12
+        assert bool(told) != bool(row["note"])
