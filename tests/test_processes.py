@@ -1,0 +1,479 @@
+"""Cells that run in every process: what they show, how they fail, and that they end."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+
+import jax
+import pytest
+
+from examples import processes
+from examples.processes import Output, Processes, ProcessesError, Shown
+
+SLOW = 60  # seconds after which a test has failed
+NAMES = """
+import os, time
+import jax
+import jax.numpy as jnp
+from jax.experimental import multihost_utils
+me = jax.process_index()
+"""
+
+
+@pytest.fixture(scope="module")
+def four():
+    """Start four processes of two devices; this Python has looked for its own."""
+    assert jax.device_count() == 8
+    with Processes(4, devices=2, timeout=SLOW) as four:
+        four.run(NAMES)
+        yield four
+
+
+@pytest.fixture
+def two():
+    """Start two processes that a test may end."""
+    with Processes(2, timeout=SLOW) as two:
+        two.run(NAMES)
+        yield two
+
+
+def ended(ids, within=SLOW):
+    """Say whether processes end in time; a pidfd can be read once its process is gone."""
+    for number in ids:
+        try:
+            watch = os.pidfd_open(number)
+        except ProcessLookupError:
+            continue
+        try:
+            if not select.select([watch], [], [], within)[0]:
+                return False
+        finally:
+            os.close(watch)
+    return True
+
+
+def refused(group, *args, **options):
+    """Run what must fail; return the error."""
+    with pytest.raises(ProcessesError) as caught:
+        group.run(*args, **options)
+    return caught.value
+
+
+# ------------------------------------------------------------------------ what is shown
+
+
+def test_outputs_stand_in_the_order_of_the_processes(four):
+    late_first = "time.sleep(0.2 * (4 - me)); print('here is', me)"
+    assert four.run(late_first).texts == tuple(f"here is {p}" for p in range(4))
+
+
+def test_equal_outputs_are_shown_once(four):
+    assert str(four.run("jax.device_count()")) == "[every process]\n8"
+    assert str(four.run("me % 2")) == "[processes 0, 2]\n0\n[processes 1, 3]\n1"
+    assert str(four.run("if me == 2: print('alone')")) == "[process 2]\nalone"
+
+
+def test_nothing_is_shown_of_none_of_a_statement_or_before_a_semicolon(four):
+    for silent in ("None", "a = 1", "a;", "", "# a comment"):
+        assert str(four.run(silent)) == ""
+
+
+def test_the_last_value_stands_below_what_was_printed(four):
+    assert (
+        four.run("print('first')\n{'a': [1, b'2']}").texts
+        == ("first\n{'a': [1, b'2']}",) * 4
+    )
+
+
+def test_variables_and_functions_stay_from_cell_to_cell(four):
+    four.run("def twice(x):\n    return 2 * x\n\nmine = twice(me)")
+    assert four.run("twice(mine)").texts == ("0", "4", "8", "12")
+
+
+def test_a_value_keeps_its_form_for_the_web(four):
+    four.run("class Bold:\n    def _repr_html_(self):\n        return f'<b>{me}</b>'")
+    output = four.run("print('<above>')\nBold()")
+    assert "&lt;above&gt;" in output._repr_html_()
+    assert all(f"<b>{p}</b>" in output._repr_html_() for p in range(4))
+    assert four.run("Bold").texts == ("<class '__main__.Bold'>",) * 4
+
+
+def test_any_text_arrives_as_it_was_printed(four):
+    assert four.run("print('Übung ✓ 矢 \\N{ROCKET}')").texts[3] == "Übung ✓ 矢 🚀"
+    assert four.run(r"print('\ud800')").texts[0] == r"\ud800"
+    raw = r"import sys; _ = sys.stdout.buffer.write(b'\xff')"
+    assert four.run(raw).texts[0] == "\ufffd"
+
+
+def test_large_outputs_and_large_cells_pass(four):
+    output = four.run(f"text = {'x' * 3_000_000!r}\nprint(text)\nlen(text)")
+    assert {len(text) for text in output.texts} == {3_000_000 + len("\n3000000")}
+
+
+def test_what_a_callback_prints_belongs_to_its_cell(four):
+    four.run("f = jax.jit(lambda x: jax.debug.print('x is {}', x))")
+    assert four.run("f(me); print(end='')").texts == tuple(
+        f"x is {p}" for p in range(4)
+    )
+
+
+def test_the_web_page_names_the_processes_in_words():
+    shown = Shown(printed="one\n"), Shown(printed="two\n"), Shown(printed="one\n")
+    page = Output(shown)._repr_html_()
+    assert page.index('aria-label="processes 0, 2"') < page.index(">process 1</div>")
+    assert "border-left: .25rem solid currentColor" in Output(shown[::2])._repr_html_()
+    assert Output((Shown(),) * 3)._repr_html_() == ""
+
+
+def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
+    four.run("x = multihost_utils.process_allgather(jnp.ones(2)); os.system('echo no')")
+    assert capfd.readouterr() == ("", "")
+    four.run("import warnings\nif me == 2: warnings.warn('careful')")
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("[process 2]\n")
+    assert "UserWarning: careful" in said.err
+
+
+def test_two_starts_show_the_same_bytes():
+    pages = []
+    for _ in range(2):
+        with Processes(2, devices=2, timeout=SLOW) as two:
+            cells = processes.EXAMPLE, "jax.devices()", "set('abcdef'), hash('a')"
+            outputs = [two.run(cell) for cell in cells]
+            outputs.append(refused(two, "def f():\n    1 / 0\n\nf()").output)
+            pages.append([(str(out), out._repr_html_()) for out in outputs])
+    assert pages[0] == pages[1]
+
+
+# ---------------------------------------------------------------------------- they meet
+
+
+def test_each_has_its_own_devices_and_sees_those_of_all(four):
+    assert four.run("[d.id for d in jax.local_devices()]").texts == tuple(
+        str([2048 * p, 2048 * p + 1]) for p in range(4)
+    )
+    assert four.run("jax.device_count(), jax.process_count()").texts == ("(8, 4)",) * 4
+
+
+def test_collectives_cross_the_processes(four):
+    four.run("""
+mesh = jax.make_mesh((8,), ("x",))
+here, everywhere = jax.P("x"), jax.P()
+
+@jax.jit
+@jax.shard_map(mesh=mesh, in_specs=here, out_specs=(everywhere, everywhere, here))
+def talk(block):
+    whole = jax.lax.all_gather(block, "x", tiled=True)
+    ring = [(i, (i + 1) % 8) for i in range(8)]
+    total = jax.lax.psum(block, "x")
+    return total, jax.lax.pmax(whole, "x"), jax.lax.ppermute(block, "x", ring)
+
+numbers = jax.device_put(jnp.arange(8) ** 2, jax.NamedSharding(mesh, here))
+total, whole, turned = talk(numbers)
+""")
+    squares = [i * i for i in range(8)]
+    assert (
+        four.run("total.tolist(), whole.tolist()").texts
+        == (str(([sum(squares)], squares)),) * 4
+    )
+    turned = squares[-1:] + squares[:-1]
+    mine = "[int(shard.data[0]) for shard in turned.addressable_shards]"
+    assert four.run(mine).texts == tuple(
+        str(turned[2 * p : 2 * p + 2]) for p in range(4)
+    )
+
+
+def test_without_initialize_each_is_alone():
+    with Processes(2, devices=3, timeout=SLOW, initialize=False) as two:
+        seen = two.run("import jax\njax.process_count(), jax.device_count()")
+    assert str(seen) == "[every process]\n(1, 3)"
+
+
+def test_it_works_in_a_python_that_has_not_looked_for_devices(run):
+    code = (
+        "import jax; from examples.processes import Processes\n"
+        "with Processes(2) as two: print(two.run('1 + 1'))\n"
+        "jax.config.update('jax_num_cpu_devices', 3)  # refused once JAX has looked\n"
+        "print(jax.device_count())"
+    )
+    assert run("-c", code, cwd="src") == "[every process]\n2\n3\n"
+
+
+def test_environment_variables_reach_the_processes():
+    flags = "--xla_cpu_collective_timeout_seconds=7"
+    with Processes(1, env={"XLA_FLAGS": flags}, timeout=SLOW) as one:
+        assert one.run("import os; os.environ['XLA_FLAGS']").texts == (repr(flags),)
+
+
+@pytest.mark.parametrize(("count", "devices"), [(0, 2), (2, 0)])
+def test_no_process_and_no_device_are_refused(count, devices):
+    with pytest.raises(ValueError, match="pass 1 or more of both"):
+        Processes(count, devices)
+
+
+# ------------------------------------------------------------------ when one goes wrong
+
+
+def test_an_exception_shows_the_frames_of_cells_only(four):
+    four.run("def divide(a, b):\n    return jnp.ones(a) @ jnp.ones(b)")
+    error = refused(four, "if me == 1:\n    divide(2, 3)")
+    assert error.args[0] == "process 1 raised TypeError"
+    shown = error.output.texts[1].splitlines()
+    places = [line for line in shown if line.startswith("  File")]
+    assert [place.partition("line ")[2] for place in places] == [
+        "2, in <module>",
+        "2, in divide",
+    ]
+    assert shown[-1].startswith("TypeError: ")
+    assert error.output.texts[0] == ""
+    assert "TypeError: " in str(error)
+
+
+def test_the_others_keep_their_variables_when_one_raises(four):
+    refused(four, "kept = 1 / (me - 3)")
+    assert four.run("round(1 / kept) if me != 3 else 'none'").texts == (
+        "-3",
+        "-2",
+        "-1",
+        "'none'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "last"),
+    [("def f(:", "SyntaxError: invalid syntax"), ("exit(3)", "SystemExit: 3")],
+)
+def test_any_end_of_a_cell_is_an_exception(four, cell, last):
+    assert refused(four, cell).output.texts[0].endswith(last)
+
+
+def test_an_expected_exception_is_shown(four):
+    cell = "if me % 2:\n    raise ValueError(f'odd: {me}')\nme"
+    output = four.run(cell, raises="ValueError: odd", on=[1, 3])
+    assert [text.splitlines()[-1] for text in output.texts] == [
+        "0",
+        "ValueError: odd: 1",
+        "2",
+        "ValueError: odd: 3",
+    ]
+    assert four.run("[][0]", raises="LookupError").groups  # a class above it will do
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "reason"),
+    [
+        ("me", {"raises": "ValueError"}, "every process did not raise; expected was"),
+        ("[][0]", {"raises": "KeyError"}, "every process raised IndexError"),
+        ("1 / 0", {"raises": "ZeroDivisionError: by one"}, "every process raised"),
+        ("1 / me", {"raises": "ZeroDivisionError", "on": [1]}, "process 0 raised Zero"),
+        ("1 / me", {"raises": "ZeroDivisionError"}, "processes 1, 2, 3 did not raise"),
+    ],
+)
+def test_an_expected_exception_must_come_where_it_is_expected(
+    four, cell, options, reason
+):
+    assert reason in str(refused(four, cell, **options))
+    assert len(four) == 4
+
+
+def test_a_process_that_is_not_there_cannot_be_expected_to_raise(four):
+    with pytest.raises(ValueError, match=r"no process \[4\] among 4"):
+        four.run("1 / 0", raises="ZeroDivisionError", on=[0, 4])
+
+
+def test_when_the_time_is_over_all_are_ended_and_what_was_printed_is_kept(two):
+    ids = two.ids
+    cell = "print('I am', me)\nif me == 0:\n    multihost_utils.sync_global_devices('')"
+    error = refused(two, cell, timeout=1)
+    assert error.args[0] == (
+        "process 0 did not finish in time; all processes were ended"
+    )
+    assert error.output.texts == (
+        "I am 0\nUnfinished: line 3:\n    multihost_utils.sync_global_devices('')",
+        "I am 1",
+    )
+    assert ended(ids)
+    assert "start new ones" in str(refused(two, "1"))
+
+
+def test_the_others_wait_only_a_moment_for_one_that_raised(two, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE", 0.5)
+    cell = "if me == 0:\n    multihost_utils.sync_global_devices('')\n1 / 0"
+    error = refused(two, cell)
+    assert error.args[0] == (
+        "process 1 raised ZeroDivisionError; process 0 did not finish in time; "
+        "all processes were ended"
+    )
+
+
+def test_one_that_dies_is_named_and_ends_all(two, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE", 0.5)
+    ids = two.ids
+    error = refused(two, "print('so far', flush=True)\nif me == 1:\n    os._exit(7)")
+    assert error.args[0] == "process 1 died; all processes were ended"
+    assert error.output.texts == ("so far", "so far\nDied: exit code 7")
+    assert ended(ids)
+
+
+def test_one_that_died_between_two_cells_is_named(two):
+    os.kill(two.ids[0], signal.SIGKILL)
+    assert ended(two.ids[:1])
+    error = refused(two, "me")
+    assert error.output.texts == ("Died: SIGKILL", "1")
+
+
+def test_why_one_aborted_is_told(two):
+    error = refused(two, "import ctypes\nif me == 0:\n    ctypes.string_at(0)")
+    assert "Died: SIGSEGV\nFatal Python error: Segmentation fault" in str(error)
+
+
+def test_an_interrupt_ends_all(two, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    ids = two.ids
+    monkeypatch.setattr(processes, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        two.run("time.sleep(1000)")
+    assert ended(ids)
+
+
+# --------------------------------------------------------------------------- no orphans
+
+PARENT = """
+import sys, threading
+from examples.processes import Processes
+
+def start():
+    global two
+    two = Processes(2)
+
+if sys.argv[1] == "thread":  # then Linux sends no signal: the closed channel must do
+    starter = threading.Thread(target=start)
+    starter.start()
+    starter.join()
+else:
+    start()
+print(*two.ids, flush=True)
+if sys.argv[1] != "leave":
+    busy = "while True: pass"
+    two.run(busy if sys.argv[1] == "busy" else "import time; time.sleep(1e4)")
+"""
+
+
+@pytest.mark.parametrize("how", ["busy", "thread"])
+def test_when_the_parent_is_killed_they_die(how):
+    command = [sys.executable, "-c", PARENT, how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        ids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(ids) == 2
+        parent.kill()
+    assert ended(ids)
+
+
+def test_when_the_parent_ends_they_end(run):
+    ids = [int(word) for word in run("-c", PARENT, "leave").split()]
+    assert len(ids) == 2
+    assert ended(ids, within=0)
+
+
+def test_what_a_process_started_ends_with_it(two):
+    start = "import subprocess\nsubprocess.Popen(['sleep', '1000']).pid"
+    ids = [int(text) for text in two.run(start).texts]
+    two.close()
+    assert ended(ids)
+    assert len(two) == 0
+
+
+def test_those_that_nobody_refers_to_end(monkeypatch):
+    monkeypatch.setattr(Processes, "newest", None)
+    one = Processes(1, timeout=SLOW, initialize=False)
+    ids = one.ids
+    del one
+    Processes.newest = None
+    assert ended(ids)
+
+
+def test_a_start_that_fails_leaves_none(monkeypatch):
+    monkeypatch.setattr(processes, "JOIN", "if {rank} == 1:\n    raise OSError('no')")
+    with pytest.raises(ProcessesError, match="process 1 raised OSError"):
+        Processes(2)
+    assert threading.active_count() < 100
+
+
+# --------------------------------------------------------------------------- as a magic
+
+
+class Shell:
+    """What of IPython's shell is used."""
+
+    def __init__(self):
+        self.magics, self.display_pub, self.published = {}, self, []
+
+    def register_magic_function(self, function, kind, name):
+        self.magics[kind, name] = function
+
+    def publish(self, data):
+        self.published.append(data)
+
+
+@pytest.fixture
+def shell(four, monkeypatch):
+    shell = Shell()
+    monkeypatch.setattr(processes, "_shell", lambda: shell)
+    monkeypatch.setattr(Processes, "newest", four)
+    return shell
+
+
+def test_the_magic_is_there_once_processes_have_started(shell):
+    Processes(1, initialize=False).close()
+    assert shell.magics == {("cell", "every"): processes.every}
+
+
+def test_the_magic_displays_what_the_newest_processes_show(shell):
+    processes.every("", "me // 2")
+    (data,) = shell.published
+    assert data["text/plain"] == "[processes 0, 1]\n0\n[processes 2, 3]\n1"
+    assert data["text/html"].count('role="group"') == 2
+    processes.every("", "quiet = 1")
+    assert len(shell.published) == 1
+
+
+def test_the_magic_reads_its_options(shell):
+    cell = "time.sleep(me)\nraise ValueError('a b')"
+    processes.every('--raises "ValueError: a b" --timeout 50 --on 0,1,2,3', cell)
+    with pytest.raises(ProcessesError, match="process 0 raised ValueError"):
+        processes.every("--raises ValueError --on 1,2,3", cell)
+
+
+@pytest.mark.parametrize(
+    "line", ["--raise ValueError", "5", "--timeout soon", "--on x"]
+)
+@pytest.mark.usefixtures("shell")
+def test_the_magic_refuses_what_it_does_not_know(line):
+    with pytest.raises(ValueError, match="the options are --raises ERROR"):
+        processes.every(line, "me")
+
+
+def test_an_error_is_displayed_once(shell):
+    with pytest.raises(ProcessesError) as caught:
+        processes.every("", "1 / me")
+    assert str(caught.value) == "process 0 raised ZeroDivisionError"
+    assert caught.value._render_traceback_() == [f"ProcessesError: {caught.value}"]
+    assert "ZeroDivisionError: " in shell.published[0]["text/html"]
+
+
+def test_the_magic_asks_for_processes(monkeypatch):
+    monkeypatch.setattr(Processes, "newest", None)
+    with pytest.raises(ProcessesError, match="no processes are left"):
+        processes.every("", "1")
+
+
+def test_outside_a_notebook_the_magic_prints(four, monkeypatch, capsys):
+    monkeypatch.setattr(Processes, "newest", four)
+    processes.every("", "jax.process_count()")
+    assert capsys.readouterr().out == "[every process]\n4\n"
