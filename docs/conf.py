@@ -41,6 +41,7 @@ html_title = project
 extensions = [
     "accessible",
     "downloads",
+    "every",
     "execution",
     "exercise_index",
     "module_reference",

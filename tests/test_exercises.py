@@ -12,6 +12,7 @@ import io
 import json
 import linecache
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -22,8 +23,11 @@ import jax
 import jupytext
 import pytest
 
+from examples import processes
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+EVERY = re.compile(r"%%every(.*)\n")  # the first line of a cell for every process
 WRONG = ROOT / "tests/wrong_answers"
 ENVIRONMENT = {
     "JAX_NUM_CPU_DEVICES": "8",
@@ -93,6 +97,8 @@ each_answer = pytest.mark.parametrize(("page", "name", "number"), ANSWERS, ids=l
 
 def execute(source, names):
     """Run a cell among `names`; return the value of its last expression."""
+    if magic := EVERY.match(source):  # as IPython calls it
+        return processes.every(magic[1], source[magic.end() :])
     tree, last = ast.parse(source), None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)

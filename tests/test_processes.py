@@ -41,7 +41,7 @@ def two():
 
 
 def ended(ids, within=SLOW):
-    """Say whether processes end in time; a pidfd can be read once its process is gone."""
+    """Say whether processes end in time: then their pidfd can be read."""
     for number in ids:
         try:
             watch = os.pidfd_open(number)
@@ -434,6 +434,12 @@ def test_the_magic_is_there_once_processes_have_started(shell):
     assert shell.magics == {("cell", "every"): processes.every}
 
 
+def test_after_a_block_the_magic_goes_to_those_before(shell, four):
+    with Processes(1, initialize=False) as one:
+        assert Processes.newest is one
+    assert Processes.newest is four
+
+
 def test_the_magic_displays_what_the_newest_processes_show(shell):
     processes.every("", "me // 2")
     (data,) = shell.published
@@ -444,7 +450,7 @@ def test_the_magic_displays_what_the_newest_processes_show(shell):
 
 
 def test_the_magic_reads_its_options(shell):
-    cell = "time.sleep(me)\nraise ValueError('a b')"
+    cell = "raise ValueError('a b')"
     processes.every('--raises "ValueError: a b" --timeout 50 --on 0,1,2,3', cell)
     with pytest.raises(ProcessesError, match="process 0 raised ValueError"):
         processes.every("--raises ValueError --on 1,2,3", cell)

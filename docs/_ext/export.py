@@ -158,7 +158,9 @@ def notebook(page, modules_folder):
     """
     text = markdown(page.file.read_text(), page.file.parent)
     cells = jupytext.reads(text, "md:myst").cells
-    start = [note(text, page), new_code_cell(DEVICES, id="devices")]
+    start = [note(text, page)]
+    if "Processes(4, devices=2)" not in text:  # these have devices of their own
+        start.append(new_code_cell(DEVICES, id="devices"))
     cells = [numbered(n, cell, page) for n, cell in enumerate(cells, 1)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return nbformat.v4.new_notebook(

@@ -406,6 +406,8 @@ class Processes:
             self._start(
                 [join.format(port=port, count=count, rank=i) for i in self.ranks]
             )
+        before = Processes.newest
+        self._before = weakref.ref(before) if before else lambda: None
         Processes.newest = self
         if shell := _shell():
             shell.register_magic_function(every, "cell", "every")
@@ -415,8 +417,10 @@ class Processes:
         return self
 
     def __exit__(self, *error):
-        """End the processes."""
+        """End the processes; `%%every` goes to those before them again."""
         self.close()
+        if Processes.newest is self:
+            Processes.newest = self._before()
 
     def __len__(self) -> int:
         """Count the processes."""
