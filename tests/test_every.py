@@ -58,7 +58,7 @@ def test_its_words_are_coloured_as_python(site):
 
 def test_its_names_are_linked(site):
     linked = cell(site).partition("</pre>")[0]
-    assert 'href="#collections.OrderedDict"' in linked
+    assert 'href="index.html#collections.OrderedDict"' in linked
 
 
 def test_other_blocks_are_left_alone(site):

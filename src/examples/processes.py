@@ -204,7 +204,7 @@ def _live(channel: str, printed: str, warned: str, tied: str):
     parent = Connection(int(channel))
     threading.Thread(target=_listen, args=(parent, cells), daemon=True).start()
     for number in itertools.count():
-        parent.send(_run(cells.get(), f"<cell {number}>", vars(main)))
+        parent.send(_perform(cells.get(), f"<cell {number}>", vars(main)))
 
 
 def _listen(parent: Connection, cells: queue.SimpleQueue):
@@ -215,7 +215,7 @@ def _listen(parent: Connection, cells: queue.SimpleQueue):
     os._exit(1)
 
 
-def _run(source: str, name: str, names: dict) -> dict:
+def _perform(source: str, name: str, names: dict) -> dict:
     """Run a cell; return its value, or the error with the frames of cells only."""
     linecache.cache[name] = len(source), None, source.splitlines(True), name
     try:
@@ -528,13 +528,13 @@ def _shell():
     return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _ranks(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
 def _options(line: str) -> dict:
     """Read the options of `%%every`."""
-    kinds = {"--raises": str, "--on": _numbers, "--timeout": float}
+    kinds = {"--raises": str, "--on": _ranks, "--timeout": float}
     words = shlex.split(line)
     try:
         pairs = zip(words[::2], words[1::2], strict=True)
