@@ -1,0 +1,415 @@
+"""Several processes start, speak in whole lines, and end together, whatever happens."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+LOCAL = Path(__file__).parents[1] / "launch/local.py"
+
+# Each process, and a child of its own, hold the pipe `alive` open as long as they live.
+STAY = """
+import os, signal, subprocess, sys
+alive = os.open("alive", os.O_WRONLY)
+child = subprocess.Popen(["sleep", "60"], close_fds=False, pass_fds=[alive])
+os.write(alive, b"ready\\n")
+"""
+JAX = """
+import sys
+import jax
+import numpy as np
+
+jax.distributed.initialize()
+me = jax.process_index()
+n = jax.device_count()
+jax.set_mesh(jax.make_mesh((n,), ("x",)))
+sharding = jax.NamedSharding(jax.sharding.get_mesh(), jax.P("x"))
+x = jax.make_array_from_callback((n,), sharding, lambda i: np.arange(n)[i])
+print("sum", int(x.sum()), "of", n, "devices in", jax.process_count())
+if "fail" in sys.argv and me == 1:
+    raise ValueError("process 1 has had enough")
+if "fail" in sys.argv:
+    print("never", int((2 * x).sum()))
+if "wait" in sys.argv:
+    print("waiting", flush=True)
+    __import__("time").sleep(60)
+"""
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Write a script; return the command line that launches it."""
+
+    def command(*options, script, arguments=()):
+        (tmp_path / "script.py").write_text(script)
+        return [sys.executable, LOCAL, *options, "script.py", *arguments]
+
+    return command
+
+
+@pytest.fixture
+def launch(command, tmp_path):
+    """Launch a script, and wait; return its exit code and output."""
+
+    def launch(*options, environment=(), **script):
+        return subprocess.run(
+            command(*options, **script),
+            cwd=tmp_path,
+            env=os.environ | dict(environment),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return launch
+
+
+@pytest.fixture
+def left_behind(command, tmp_path):
+    """Launch a script that stays, act when all are ready; return code and seconds."""
+
+    def left_behind(act, *options, script=STAY + "child.wait()", environment=()):
+        os.mkfifo(tmp_path / "alive")
+        line = command("-n", "3", *options, script=script)
+        env = os.environ | dict(environment)
+        with (
+            subprocess.Popen(
+                line, cwd=tmp_path, stdout=-1, stderr=-1, text=True, env=env
+            ) as launcher,
+            (tmp_path / "alive").open() as alive,
+        ):
+            assert [alive.readline() for _ in range(3)] == ["ready\n"] * 3
+            start = time.monotonic()
+            act(launcher)
+            assert alive.read() == ""  # comes when the last of them is gone
+            seconds = time.monotonic() - start
+            _, errors = launcher.communicate(timeout=10)
+        return launcher.returncode, seconds, errors
+
+    return left_behind
+
+
+def test_a_bare_initialize_finds_the_others(launch):
+    done = launch("-n", "2", "--devices", "2", "--timeout", "50", script=JAX)
+    assert done.returncode == 0, done.stderr
+    lines = [f"[{i}] sum 6 of 4 devices in 2" for i in range(2)]
+    assert sorted(done.stdout.splitlines()) == lines
+    assert "Gloo" not in done.stdout + done.stderr
+
+
+def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
+    start = time.monotonic()
+    options = "-n", "2", "--devices", "1", "--timeout", "50"
+    done = launch(*options, script=JAX, arguments=["fail"])
+    assert time.monotonic() - start < 30  # JAX itself would take 300 s
+    assert done.returncode == 1
+    assert "never" not in done.stdout
+    first, *_, last, verdict = done.stderr.splitlines()
+    assert first == "[1] Traceback (most recent call last):"
+    assert last == "[1] ValueError: process 1 has had enough"
+    assert verdict.endswith("process 1 failed with code 1; the others are ended")
+
+
+def test_jax_cannot_swallow_the_end(command, tmp_path):
+    options = "-n", "2", "--devices", "1", "--timeout", "50"
+    line = command(*options, script=JAX, arguments=["wait"])
+    with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
+        while "waiting" not in job.stdout.readline():
+            assert job.poll() is None
+        job.terminate()
+        start = time.monotonic()
+        job.communicate(timeout=30)
+    assert time.monotonic() - start < 10
+    assert job.returncode == 128 + signal.SIGTERM
+
+
+def test_each_line_is_whole_and_names_its_process(launch):
+    script = """if True:
+        import os, sys
+        me = os.environ["SLURM_PROCID"]
+        for i in range(300):
+            for piece in (me, " ", me * 500, "\\n"):
+                target = sys.stderr if i % 2 else sys.stdout
+                print(piece, end="", file=target, flush=True)
+        print("no newline " + me, end="")
+    """
+    done = launch("-n", "3", script=script)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines() + done.stderr.splitlines()
+    whole = [f"[{i}] {i} {str(i) * 500}" for i in range(3) for _ in range(300)]
+    ends = [f"[{i}] no newline {i}" for i in range(3)]
+    assert sorted(lines) == sorted(whole + ends)
+
+
+def test_lines_come_live(command, tmp_path):
+    script = "print('now'); import time; time.sleep(60)"
+    line = command("-n", "1", script=script)
+    with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
+        assert job.stdout.readline() == "[0] now\n"
+        assert job.poll() is None
+        job.terminate()
+
+
+def test_what_cpp_and_commands_print_goes_to_stderr(launch):
+    script = "import os; os.write(1, b'[Gloo] Rank 0 is\\nelse\\n'); print('mine')"
+    done = launch("-n", "1", script=script)
+    assert (done.stdout, done.stderr) == ("[0] mine\n", "[0] else\n")
+
+
+def test_the_script_sees_what_it_would_see_alone(launch, tmp_path):
+    script = """if True:
+        import pickle, sys, beside
+        def f(): ...
+        assert pickle.loads(pickle.dumps(f)) is f and f.__module__ == "__main__"
+        assert __name__ == "__main__" and __file__ == "script.py"
+        assert sys.stdin.read() == "" and "boot" not in globals() | vars()
+        assert "os" not in globals()
+        print(sys.argv)
+    """
+    (tmp_path / "beside.py").touch()
+    words = ["a b", "--n", "-n", "7", "--", "'"]
+    done = launch("-n", "1", script=script, arguments=words)
+    assert done.stdout == f"[0] {['script.py', *words]}\n", done.stderr
+
+
+def test_the_variables_are_those_of_one_slurm_step(launch):
+    script = """if True:
+        import os
+        names = "NTASKS", "PROCID", "LOCALID", "STEP_NODELIST", "RESTART_COUNT"
+        print(*(os.environ["SLURM_" + name] for name in names))
+        print(os.environ["JAX_COORDINATOR_ADDRESS"], "OMPI_X" in os.environ)
+        print(os.environ["JAX_PLATFORMS"], os.environ["JAX_NUM_CPU_DEVICES"])
+    """
+    outer = {"SLURM_PROCID": "7", "OMPI_X": "1", "JAX_PLATFORMS": "tpu"}
+    done = launch("-n", "2", "--devices", "5", script=script, environment=outer)
+    lines = sorted(done.stdout.splitlines())
+    assert lines[2] == "[0] cpu 5"
+    assert lines[0] == "[0] 2 0 0 127.0.0.1 0"
+    assert lines[3] == "[1] 2 1 1 127.0.0.1 0"
+    assert lines[1][3:] == lines[4][3:]  # one address for all
+    assert lines[1].endswith(" False")
+
+
+def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
+    script = """if True:
+        import os, signal, sys, time
+        def late(*_):
+            print("a victim complains", file=sys.stderr, flush=True)
+            sys.exit(9)
+        signal.signal(signal.SIGTERM, late)
+        if os.environ["SLURM_PROCID"] == "2":
+            time.sleep(0.5)
+            raise KeyError("mine")
+        time.sleep(60)
+    """
+    done = launch("-n", "4", script=script)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "[2] Traceback (most recent call last):"
+    assert lines[-2:] == [
+        "[2] KeyError: 'mine'",
+        "local.py: process 2 failed with code 1; the others are ended",
+    ]
+    assert "boot" not in done.stderr  # the launcher's own frames stay out
+    assert "complains" not in done.stderr
+
+
+FAILURES = {
+    "exit code": ("sys.exit(7)", 7, "code 7"),
+    "words": ("sys.exit('bad luck')", 1, "[1] bad luck\nlocal.py: process 1 failed"),
+    "negative": ("sys.exit(-1)", 255, "code 255"),
+    "at once": ("os._exit(5)", 5, "code 5"),
+    "signal": ("os.kill(os.getpid(), signal.SIGKILL)", 128 + 9, "SIGKILL"),
+    "crash": ("os.abort()", 128 + 6, "SIGABRT"),
+    "syntax": ("exec('1 +')", 1, "SyntaxError"),
+    "stop": ("raise KeyboardInterrupt", 130, "code 130"),
+    "lingering": ("atexit.register(time.sleep, 60); sys.exit(3)", 3, "code 3"),
+}
+
+
+@pytest.mark.parametrize(("fault", "code", "words"), FAILURES.values(), ids=FAILURES)
+def test_the_exit_code_tells_what_failed(launch, fault, code, words):
+    script = f"""if True:
+        import atexit, os, signal, sys, time
+        if os.environ["SLURM_PROCID"] == "1":
+            {fault}
+        time.sleep(60)
+    """
+    start = time.monotonic()
+    done = launch("-n", "3", script=script)
+    assert time.monotonic() - start < 10
+    assert done.returncode == code
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit()", "sys.exit(0)", "os._exit(0)"])
+def test_a_good_end_is_code_0(launch, end):
+    done = launch("-n", "2", script=f"import os, sys\n{end}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_time_limit_says_where_everybody_stands(launch):
+    script = """if True:
+        import os, time
+        def stuck():
+            time.sleep(60)
+        if os.environ["SLURM_PROCID"] == "1":
+            stuck()
+        time.sleep(59)
+    """
+    start = time.monotonic()
+    done = launch("-n", "2", "--timeout", "1.5", "--max-restarts", "3", script=script)
+    assert time.monotonic() - start < 10
+    assert done.returncode == 124
+    assert "local.py: not done after 1.5 s" in done.stderr
+    assert '[1]   File "script.py", line 4 in stuck' in done.stderr
+    assert '[0]   File "script.py", line 7 in <module>' in done.stderr
+    assert "restart" not in done.stderr
+
+
+def test_after_a_failure_all_start_again(launch, tmp_path):
+    script = """if True:
+        import os, pathlib, sys, time
+        me, turn = os.environ["SLURM_PROCID"], os.environ["SLURM_RESTART_COUNT"]
+        print("turn", turn)
+        marker = pathlib.Path("marker")
+        if me == "1" and not marker.exists():
+            marker.touch()
+            raise ValueError("the first time")
+        if turn == "0":
+            time.sleep(60)
+    """
+    done = launch("-n", "2", "--max-restarts", "3", script=script)
+    assert done.returncode == 0
+    assert done.stderr.count("the first time") == 1
+    assert done.stderr.endswith("local.py: restart 1 of 3\n")
+    turns = [f"[{i}] turn {turn}" for i in range(2) for turn in range(2)]
+    assert set(done.stdout.splitlines()) - {"[0] turn 0"} == set(turns) - {"[0] turn 0"}
+
+
+def test_restarts_are_counted(launch):
+    script = "import os, sys; print('here'); sys.exit(4)"
+    done = launch("-n", "1", "--max-restarts", "2", script=script)
+    assert done.returncode == 4
+    assert done.stdout.count("here") == 3
+    assert [line for line in done.stderr.splitlines() if "restart" in line] == [
+        "local.py: restart 1 of 2",
+        "local.py: restart 2 of 2",
+    ]
+
+
+def test_logs_keep_each_process_apart_and_show_the_failure(launch, tmp_path):
+    script = """if True:
+        import os, sys, time
+        me, turn = os.environ["SLURM_PROCID"], os.environ["SLURM_RESTART_COUNT"]
+        print("out", me, turn)
+        print("err", me, turn, file=sys.stderr)
+        if me == "0":
+            time.sleep(60)
+        sys.exit(6)
+    """
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/1.out").write_text("of an older run\n")
+    options = "-n", "2", "--logs", "logs", "--max-restarts", "1"
+    done = launch(*options, script=script)
+    assert (done.returncode, done.stdout) == (6, "")
+    logs = {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()}
+    assert logs.keys() == {"0.out", "0.err", "1.out", "1.err"}
+    assert logs["1.out"] == "out 1 0\nout 1 1\n"
+    assert logs["1.err"] == "err 1 0\nerr 1 1\n"
+    assert [line for line in done.stderr.splitlines() if line[0] == "["] == [
+        "[1] err 1 0",
+        "[1] err 1 1",
+    ]
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_to_the_launcher_leaves_nothing(left_behind, number):
+    number = signal.Signals[number]
+    code, seconds, errors = left_behind(lambda job: job.send_signal(number))
+    assert code == 128 + number
+    assert seconds < 10
+    assert number.name in errors
+    assert "Traceback" not in errors
+
+
+def test_a_kill_of_the_launcher_leaves_nothing(left_behind):
+    code, seconds, _ = left_behind(lambda job: job.kill())
+    assert code == -signal.SIGKILL
+    assert seconds < 10
+
+
+def test_a_reader_who_leaves_ends_all(left_behind):
+    script = STAY + "while True: print('x' * 1000)"
+    code, seconds, _ = left_behind(lambda job: job.stdout.close(), script=script)
+    assert code == 128 + signal.SIGPIPE
+    assert seconds < 10
+
+
+def test_a_failure_leaves_nothing(left_behind, tmp_path):
+    script = STAY + (
+        "import time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "while not os.path.exists('go'): time.sleep(0.02)\n"
+        "if os.environ['SLURM_PROCID'] == '0': sys.exit(3)\n"
+        "child.wait()"
+    )
+    code, seconds, _ = left_behind(lambda job: (tmp_path / "go").touch(), script=script)
+    assert code == 3
+    assert seconds < 10
+
+
+def test_grace_lets_processes_save(left_behind):
+    script = STAY + (
+        "def save(*_):\n"
+        "    child.kill(); print('saved'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "child.wait()"
+    )
+    said = []
+
+    def act(job):
+        job.terminate()
+        said.extend(job.stdout.read().split("\n"))
+
+    code, _, _ = left_behind(act, "--grace", "20", script=script)
+    assert code == 128 + signal.SIGTERM
+    assert sorted(said) == ["", "[0] saved", "[1] saved", "[2] saved"]
+
+
+REFUSED = {
+    "none": (["-n", "0", "script.py"], "-n/--processes: 0 is less than 1"),
+    "no number": (["-n", "two", "script.py"], "invalid"),
+    "no count": (["script.py"], "required: -n/--processes"),
+    "no script": (["-n", "2"], "required: script"),
+    "no file": (["-n", "2", "other.py"], "there is no file other.py"),
+    "devices": (["-n", "2", "--devices", "0", "script.py"], "0 is less than 1"),
+    "timeout": (["-n", "2", "--timeout", "-1", "script.py"], "-1 is less than 0"),
+    "nan": (["-n", "2", "--timeout", "nan", "script.py"], "nan is less than 0"),
+}
+
+
+@pytest.mark.parametrize(("line", "words"), REFUSED.values(), ids=REFUSED)
+def test_bad_arguments_are_refused_before_any_start(tmp_path, line, words):
+    (tmp_path / "script.py").write_text("print('ran')")
+    done = subprocess.run(
+        [sys.executable, LOCAL, *line],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_a_copy_stands_alone():
+    text = LOCAL.read_text()
+    assert text.startswith("# SPDX-License-Identifier: MIT-0\n")
+    imported = {line.split()[1] for line in text.splitlines() if line[:7] == "import "}
+    assert imported <= sys.stdlib_module_names
