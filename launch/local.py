@@ -122,6 +122,8 @@ def environment(processes: int, devices: int | None, restart: int) -> dict[str, 
         "SLURM_RESTART_COUNT": str(restart),
         "SLURM_STEP_NODELIST": "127.0.0.1",
     }
+    if any(name in shared for name in ("grpc_proxy", "https_proxy", "http_proxy")):
+        shared["no_grpc_proxy"] = "127.0.0.1"  # else JAX asks the proxy for its peers
     if devices:
         shared |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
     return shared

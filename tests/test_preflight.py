@@ -1,0 +1,275 @@
+"""Every wrong start is named in seconds, by all processes, with what to do."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from examples import preflight
+from examples.preflight import check, judge, place
+
+SLURM = {
+    "SLURM_JOB_ID": "4097",
+    "SLURM_STEP_NODELIST": "node[003-007,9],gpu1",
+    "SLURM_NTASKS": "8",
+    "SLURM_PROCID": "5",
+    "SLURM_LOCALID": "1",
+}
+OPEN_MPI = {
+    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+}
+NOTHING = dict.fromkeys(("coordinator_address", "num_processes", "process_id"))
+
+
+@pytest.fixture(autouse=True)
+def before_jax(monkeypatch):
+    """Pretend that JAX has not started; the tests' own process has used it."""
+    monkeypatch.setattr(preflight, "backend_started", lambda: False)
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def meet(port, *processes, timeout=1.5, host="127.0.0.1"):
+    """Run the check for each (count, id) in a thread; return results or errors."""
+
+    def one(process):
+        try:
+            return check(f"{host}:{port}", *process, timeout=timeout)
+        except RuntimeError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(processes)) as pool:
+        return list(pool.map(one, processes))
+
+
+def a_report(number, **other):
+    report = {"id": number, "count": 2, "host": "a", "loopback": False, "script": 1}
+    versions = {"Python": "3.12.1", "JAX": "0.12.0", "jaxlib": "0.12.0"}
+    return report | versions | {"complaints": []} | other
+
+
+def test_a_sound_start_returns_the_arguments(port):
+    assert meet(port, (3, 0), (3, 1), (3, 2), timeout=10) == [
+        {
+            "coordinator_address": f"127.0.0.1:{port}",
+            "num_processes": 3,
+            "process_id": number,
+        }
+        for number in range(3)
+    ]
+
+
+def test_the_port_is_free_again_at_once(port):
+    for _ in range(3):
+        assert all(isinstance(one, dict) for one in meet(port, (2, 0), (2, 1)))
+
+
+def test_jax_starts_with_what_comes_back(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import jax\n"
+        "from examples import preflight\n"
+        "jax.distributed.initialize(**preflight.check())\n"
+        "print(jax.process_count(), jax.device_count())\n"
+    )
+    root = os.path.dirname(os.path.dirname(preflight.__file__))
+    local = os.path.join(os.path.dirname(root), "launch", "local.py")
+    line = [sys.executable, local, "-n", "2", "--devices", "2", "--timeout", "50"]
+    done = subprocess.run(
+        [*line, script],
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert sorted(done.stdout.splitlines()) == ["[0] 2 4", "[1] 2 4"], done.stderr
+
+
+WRONG_STARTS = {
+    "missing": ([(3, 0), (3, 2)], "of 3 processes, 1 did not come"),
+    "twice": ([(2, 0), (2, 1), (2, 1)], "process_id 1 came 2 times"),
+    "too many": ([(2, 0), (3, 1), (3, 2)], "believes in 3 processes, process 0 in 2"),
+    "too few": ([(3, 0), (2, 1), (3, 2)], "believes in 2 processes, process 0 in 3"),
+}
+
+
+@pytest.mark.parametrize(
+    ("processes", "words"), WRONG_STARTS.values(), ids=WRONG_STARTS
+)
+def test_all_hear_what_is_wrong(port, processes, words):
+    verdicts = meet(port, *processes)
+    assert all(words in verdict for verdict in verdicts), verdicts
+    assert len({verdict.partition("\n")[2] for verdict in verdicts}) == 1
+    for (count, number), verdict in zip(processes, verdicts, strict=True):
+        assert verdict.startswith(f"preflight, process {number} of {count} on ")
+
+
+def test_a_name_without_address_is_named():
+    (verdict,) = meet(1234, (2, 1), host="no-such-host.invalid")
+    assert "the name no-such-host.invalid has no address" in verdict
+
+
+def test_a_coordinator_that_is_not_there_is_named(port):
+    (verdict,) = meet(port, (2, 1), timeout=0.3)
+    assert f"nothing listens at 127.0.0.1:{port}" in verdict
+    assert "stays on the machine" in verdict
+
+
+def test_a_port_in_use_is_named_on_both_sides():
+    def serve(server):
+        """Answer like a program that knows nothing of us."""
+        while True:
+            try:
+                visitor, _ = server.accept()
+            except OSError:
+                return
+            with visitor:
+                visitor.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        stranger = threading.Thread(target=serve, args=[server])
+        stranger.start()
+        verdicts = meet(port, (2, 0), (2, 1), timeout=0.5)
+        server.shutdown(socket.SHUT_RDWR)
+        stranger.join()
+    assert f"port {port} of " in verdicts[0]
+    assert "is taken" in verdicts[0]
+    assert "does not answer as process 0 does" in verdicts[1]
+
+
+def test_strangers_at_the_door_are_passed_over(port):
+    def knock():
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", port)) as stranger:
+                    stranger.sendall(b"PRI * HTTP/2.0\r\n\r\n")
+                    return
+            except ConnectionRefusedError:
+                pass
+
+    visit = threading.Thread(target=knock)
+    visit.start()
+    results = meet(port, (2, 0), (2, 1))
+    visit.join()
+    assert all(isinstance(result, dict) for result in results), results
+
+
+DIFFERENT = {
+    "JAX": ({"JAX": "0.11.0"}, "process 1 on a runs JAX 0.11.0, process 0 0.12.0"),
+    "jaxlib": ({"jaxlib": "0.11.0"}, "runs jaxlib 0.11.0"),
+    "Python": ({"Python": "3.13.0"}, "runs Python 3.13.0"),
+    "script": ({"script": 2}, "another script than process 0"),
+    "loopback": ({"host": "b", "loopback": True}, "the name b stands for a loopback"),
+    "own": ({"complaints": ["is unwell"]}, "process 1 on a: is unwell"),
+}
+
+
+@pytest.mark.parametrize(("other", "words"), DIFFERENT.values(), ids=DIFFERENT)
+def test_a_process_that_differs_is_named(other, words):
+    (verdict,) = judge([a_report(0), a_report(1, **other)])
+    assert words in verdict
+
+
+def test_equal_processes_are_judged_well():
+    assert judge([a_report(0), a_report(1)]) == []
+
+
+def test_loopback_is_no_trap_on_one_machine():
+    assert judge([a_report(0, loopback=True), a_report(1, loopback=True)]) == []
+
+
+PROXIES = {
+    "proxy": ({"http_proxy": "p"}, "http_proxy"),
+    "https": ({"https_proxy": "p", "http_proxy": "p"}, "https_proxy"),
+    "spared": ({"http_proxy": "p", "no_proxy": "x, node1"}, None),
+    "domain": ({"http_proxy": "p", "no_grpc_proxy": "1"}, None),
+    "wildcard": ({"http_proxy": "p", "no_proxy": "node*"}, "http_proxy"),
+    "first": ({"http_proxy": "p", "no_grpc_proxy": "x", "no_proxy": "1"}, "http_proxy"),
+    "capitals": ({"HTTP_PROXY": "p"}, None),  # gRPC does not read them
+}
+
+
+@pytest.mark.parametrize(("env", "variable"), PROXIES.values(), ids=PROXIES)
+def test_a_proxy_that_grpc_would_take_is_found(env, variable):
+    assert preflight.proxy("node1", env) == variable
+
+
+def test_the_proxy_of_one_is_told_to_all(port, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    for verdict in meet(port, (2, 0), (2, 1)):
+        assert "export no_grpc_proxy=127.0.0.1, or unset http_proxy" in verdict
+
+
+@pytest.mark.parametrize("touch", ["", "jax.devices()", "jax.numpy.ones(2)"])
+def test_an_import_that_used_jax_is_found(run, touch):
+    code = f"""if True:
+        import jax
+        from examples.preflight import backend_started
+        before = jax.config.jax_num_cpu_devices
+        {touch or "pass"}
+        print(backend_started(), jax.config.jax_num_cpu_devices == before)
+    """
+    root = os.path.dirname(os.path.dirname(preflight.__file__))
+    assert run("-c", code, cwd=root) == f"{bool(touch)} True\n"
+
+
+def test_slurm_is_read_as_jax_reads_it():
+    assert place(NOTHING, SLURM) == {
+        "coordinator_address": "node003:61441",
+        "num_processes": 8,
+        "process_id": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("n1", "n1"), ("n1,n2", "n1"), ("n[1,4]", "n1"), ("127.0.0.[1-2]", "127.0.0.1")],
+)
+def test_the_first_node_is_the_coordinator(nodes, first):
+    env = SLURM | {"SLURM_STEP_NODELIST": nodes, "JAX_COORDINATOR_PORT": "99"}
+    assert place(NOTHING, env)["coordinator_address"] == f"{first}:99"
+
+
+def test_open_mpi_is_read_as_jax_reads_it_and_first():
+    assert place(NOTHING, SLURM | OPEN_MPI) == {
+        "coordinator_address": "10.96.0.1:62624",
+        "num_processes": 4,
+        "process_id": 3,
+    }
+
+
+def test_arguments_win_over_variables():
+    env = SLURM | {"JAX_COORDINATOR_ADDRESS": "c:1"}
+    assert place(NOTHING, env)["coordinator_address"] == "c:1"
+    given = {"coordinator_address": "d:2", "num_processes": 6, "process_id": 0}
+    assert place(given, env) == given
+
+
+REFUSED = {
+    "nothing": ({}, {}, "nothing tells coordinator_address, num_processes, process_id"),
+    "no id": ({"process_id": 8}, SLURM, "ids go from 0 to num_processes - 1"),
+    "negative": ({"process_id": -1}, SLURM, "process_id is -1"),
+    "no port": ({"coordinator_address": "node1"}, SLURM, "pass host:port"),
+}
+
+
+@pytest.mark.parametrize(("given", "env", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_makes_no_sense_is_refused(given, env, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        place(NOTHING | given, env)
