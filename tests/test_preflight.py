@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from examples import preflight
-from examples.preflight import check, judge, place
+from examples.preflight import checked, complete, judge
 
 SLURM = {
     "SLURM_JOB_ID": "4097",
@@ -48,7 +48,7 @@ def meet(port, *processes, timeout=1.5, host="127.0.0.1"):
 
     def one(process):
         try:
-            return check(f"{host}:{port}", *process, timeout=timeout)
+            return checked(f"{host}:{port}", *process, timeout=timeout)
         except RuntimeError as error:
             return str(error)
 
@@ -83,7 +83,7 @@ def test_jax_starts_with_what_comes_back(tmp_path):
     script.write_text(
         "import jax\n"
         "from examples import preflight\n"
-        "jax.distributed.initialize(**preflight.check())\n"
+        "jax.distributed.initialize(**preflight.checked())\n"
         "print(jax.process_count(), jax.device_count())\n"
     )
     root = os.path.dirname(os.path.dirname(preflight.__file__))
@@ -230,7 +230,7 @@ def test_an_import_that_used_jax_is_found(run, touch):
 
 
 def test_slurm_is_read_as_jax_reads_it():
-    assert place(NOTHING, SLURM) == {
+    assert complete(NOTHING, SLURM) == {
         "coordinator_address": "node003:61441",
         "num_processes": 8,
         "process_id": 5,
@@ -243,11 +243,11 @@ def test_slurm_is_read_as_jax_reads_it():
 )
 def test_the_first_node_is_the_coordinator(nodes, first):
     env = SLURM | {"SLURM_STEP_NODELIST": nodes, "JAX_COORDINATOR_PORT": "99"}
-    assert place(NOTHING, env)["coordinator_address"] == f"{first}:99"
+    assert complete(NOTHING, env)["coordinator_address"] == f"{first}:99"
 
 
 def test_open_mpi_is_read_as_jax_reads_it_and_first():
-    assert place(NOTHING, SLURM | OPEN_MPI) == {
+    assert complete(NOTHING, SLURM | OPEN_MPI) == {
         "coordinator_address": "10.96.0.1:62624",
         "num_processes": 4,
         "process_id": 3,
@@ -256,9 +256,9 @@ def test_open_mpi_is_read_as_jax_reads_it_and_first():
 
 def test_arguments_win_over_variables():
     env = SLURM | {"JAX_COORDINATOR_ADDRESS": "c:1"}
-    assert place(NOTHING, env)["coordinator_address"] == "c:1"
+    assert complete(NOTHING, env)["coordinator_address"] == "c:1"
     given = {"coordinator_address": "d:2", "num_processes": 6, "process_id": 0}
-    assert place(given, env) == given
+    assert complete(given, env) == given
 
 
 REFUSED = {
@@ -272,4 +272,4 @@ REFUSED = {
 @pytest.mark.parametrize(("given", "env", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_makes_no_sense_is_refused(given, env, words):
     with pytest.raises(ValueError, match=re.escape(words)):
-        place(NOTHING | given, env)
+        complete(NOTHING | given, env)

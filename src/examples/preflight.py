@@ -16,7 +16,7 @@ process 0 looks out for a second process with the same id.
 
 and in a program, instead of a bare call:
 
-    jax.distributed.initialize(**preflight.check())
+    jax.distributed.initialize(**preflight.checked())
 
 Copy this file alone: it needs JAX only.
 """
@@ -32,10 +32,10 @@ import socket
 import sys
 import time
 import zlib
+from importlib.metadata import version
 from pathlib import Path
 
 import jax
-import jaxlib
 
 SETTLE = 0.5  # seconds in which nobody else may come once all are there
 
@@ -69,7 +69,7 @@ def from_open_mpi(env: dict) -> dict:
     }
 
 
-def place(given: dict, env: dict) -> dict:
+def complete(given: dict, env: dict) -> dict:
     """Complete the arguments `given` as a bare `initialize` would, or raise ValueError.
 
     An argument wins over a variable, and Open MPI's variables over Slurm's.
@@ -129,7 +129,7 @@ def complaints(host: str, env: dict) -> list[str]:
     if jax.distributed.is_initialized() or backend_started():
         found.append(
             "JAX has looked for its devices already, perhaps in an import: call "
-            "check and initialize before anything else uses JAX"
+            "checked and initialize before anything else uses JAX"
         )
     variable = proxy(host, env)
     if variable:
@@ -154,7 +154,7 @@ def report(arguments: dict, host: str) -> dict:
         "loopback": loopback,
         "Python": platform.python_version(),
         "JAX": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": version("jaxlib"),
         "script": zlib.crc32(Path(script).read_bytes()) if script else None,
         "complaints": complaints(host, os.environ),
     }
@@ -237,14 +237,16 @@ def hear(visitor: socket.socket) -> dict | None:
     return None
 
 
-def collect(server: socket.socket, mine: dict, deadline: float) -> tuple[list, list]:
+def gather_reports(
+    server: socket.socket, mine: dict, deadline: float
+) -> tuple[list, list]:
     """Receive reports until all came, or `deadline`; return them and the visitors."""
     reports, visitors = [mine], []
     while time.monotonic() < deadline:
         expected = max(one["count"] for one in reports)
-        complete = len({one["id"] for one in reports}) == expected
+        all_came = len({one["id"] for one in reports}) == expected
         left = deadline - time.monotonic()
-        server.settimeout(max(min(left, SETTLE if complete else left), 0.01))
+        server.settimeout(max(min(left, SETTLE if all_came else left), 0.01))
         try:
             visitor, _ = server.accept()
         except TimeoutError:
@@ -269,7 +271,7 @@ def receive(port: int, mine: dict, deadline: float) -> list[str]:
             "choose another port (JAX_COORDINATOR_PORT)"
         ]
     with server, contextlib.ExitStack() as stack:
-        reports, visitors = collect(server, mine, deadline)
+        reports, visitors = gather_reports(server, mine, deadline)
         verdict = judge(reports)
         for visitor in visitors:
             stack.enter_context(visitor)
@@ -304,7 +306,7 @@ def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
     return [f"{problem.format(where)}: {advice}", *mine["complaints"]]
 
 
-def check(
+def checked(
     coordinator_address: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
@@ -322,7 +324,7 @@ def check(
         "num_processes": num_processes,
         "process_id": process_id,
     }
-    arguments = place(given, dict(os.environ))
+    arguments = complete(given, dict(os.environ))
     host, port = arguments["coordinator_address"].rsplit(":", 1)
     host, deadline = host.strip("[]"), time.monotonic() + timeout
     mine = report(arguments, host)
