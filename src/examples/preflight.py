@@ -129,7 +129,7 @@ def complaints(host: str, env: dict) -> list[str]:
     if jax.distributed.is_initialized() or backend_started():
         found.append(
             "JAX has looked for its devices already, perhaps in an import: call "
-            "checked and initialize before anything else uses JAX"
+            "checked() and initialize() before anything else uses JAX"
         )
     variable = proxy(host, env)
     if variable:
@@ -254,7 +254,8 @@ def gather_reports(
         said = hear(visitor)
         visitors.append(visitor)
         reports += [said] if said else []
-    return reports, visitors
+    others = sorted(reports[1:], key=lambda one: (one["id"], one["host"]))
+    return [mine, *others], visitors
 
 
 def receive(port: int, mine: dict, deadline: float) -> list[str]:
@@ -344,12 +345,13 @@ def checked(
 
 def main():
     """Meet the other processes, or nobody, and say how many came."""
-    try:
-        arguments = check()
-    except ValueError:  # started by hand
+    env = dict(os.environ)
+    if from_open_mpi(env) or from_slurm(env):
+        arguments = checked()
+    else:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-        arguments = check(f"127.0.0.1:{port}", 1, 0)
+        arguments = checked(f"127.0.0.1:{port}", 1, 0)
     number, count = arguments["process_id"], arguments["num_processes"]
     print(f"process {number} of {count}: ready")
 
