@@ -30,6 +30,7 @@ Copy this file alone: it needs Python 3.12 on Linux or macOS, and no package.
 import argparse
 import contextlib
 import os
+import random
 import re
 import selectors
 import signal
@@ -107,9 +108,10 @@ def kill(group: int, number: int):
 
 def free_port() -> int:
     """Return a port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    while True:
+        port = random.randrange(61440, 65536)  # Linux gives these to no connection
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
 
 
 def environment(processes: int, devices: int | None, restart: int) -> dict[str, str]:
