@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from examples import preflight
-from examples.preflight import checked, complete, judge
+from examples.preflight import cleared, complete, judge
 
 SLURM = {
     "SLURM_JOB_ID": "4097",
@@ -48,7 +48,7 @@ def meet(port, *processes, timeout=1.5, host="127.0.0.1"):
 
     def one(process):
         try:
-            return checked(f"{host}:{port}", *process, timeout=timeout)
+            return cleared(f"{host}:{port}", *process, timeout=timeout)
         except RuntimeError as error:
             return str(error)
 
@@ -83,7 +83,7 @@ def test_jax_starts_with_what_comes_back(tmp_path):
     script.write_text(
         "import jax\n"
         "from examples import preflight\n"
-        "jax.distributed.initialize(**preflight.checked())\n"
+        "jax.distributed.initialize(**preflight.cleared())\n"
         "print(jax.process_count(), jax.device_count())\n"
     )
     root = os.path.dirname(os.path.dirname(preflight.__file__))

@@ -16,7 +16,7 @@ process 0 looks out for a second process with the same id.
 
 and in a program, instead of a bare call:
 
-    jax.distributed.initialize(**preflight.checked())
+    jax.distributed.initialize(**preflight.cleared())
 
 Copy this file alone: it needs JAX only.
 """
@@ -129,7 +129,7 @@ def complaints(host: str, env: dict) -> list[str]:
     if jax.distributed.is_initialized() or backend_started():
         found.append(
             "JAX has looked for its devices already, perhaps in an import: call "
-            "checked() and initialize() before anything else uses JAX"
+            "cleared() and initialize() before anything else uses JAX"
         )
     variable = proxy(host, env)
     if variable:
@@ -307,7 +307,7 @@ def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
     return [f"{problem.format(where)}: {advice}", *mine["complaints"]]
 
 
-def checked(
+def cleared(
     coordinator_address: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
@@ -347,11 +347,11 @@ def main():
     """Meet the other processes, or nobody, and say how many came."""
     env = dict(os.environ)
     if from_open_mpi(env) or from_slurm(env):
-        arguments = checked()
+        arguments = cleared()
     else:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-        arguments = checked(f"127.0.0.1:{port}", 1, 0)
+        arguments = cleared(f"127.0.0.1:{port}", 1, 0)
     number, count = arguments["process_id"], arguments["num_processes"]
     print(f"process {number} of {count}: ready")
 
