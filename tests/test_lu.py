@@ -105,8 +105,11 @@ def passes(a, x, b, dtype=np.float64):
 
 @each_mesh
 def test_l_times_u_is_a_in_the_order_of_elimination(mesh):
+    n = (
+        22 if mesh == (3, 2) else 24
+    )  # 24 fills no panels on 8 x 1, 22 no blocks on 3 x 2
     with devices(mesh):
-        a = noise(24, 24)
+        a = noise(n, n)
         factors = lu_factor(deal(a))
         rows, cols, lower, upper = triangles(factors)
         assert sorted(rows) == sorted(cols) == list(range(factors.rows.size))

@@ -179,7 +179,7 @@ def movers(winners: Array, done: Array) -> tuple[Array, Array]:
     return below, free[jnp.cumsum(below) - 1]
 
 
-def exchange(block: Array, winners: Array, done: Array, high: int):
+def exchange_rows(block: Array, winners: Array, done: Array, high: int):
     """Return the winners' rows of `block`, and what of it remains below the top.
 
     block: [m, n], with `high` rows in each step -> [width, n], on all devices along x,
@@ -199,7 +199,7 @@ def exchange(block: Array, winners: Array, done: Array, high: int):
 
 
 def reorder(rows: Array, winners: Array, done: Array) -> Array:
-    """Do to the numbers of all rows, [steps, width], what `exchange` does to rows."""
+    """Do to the numbers of all rows, [steps, width], what `exchange_rows` does."""
     names = rows.ravel()
     below, source = movers(winners, done)
     hole = jnp.where(below, winners, names.size)
@@ -280,8 +280,8 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     ids = before + at // high * width + lax.axis_index("x") * high + at % high
     packed, winners = tournament(panel, ids, done)
 
-    winning, block = exchange(block, winners, done, high)
-    _, panel = exchange(panel, winners - before, done - before, high)
+    winning, block = exchange_rows(block, winners, done, high)
+    _, panel = exchange_rows(panel, winners - before, done - before, high)
     rows = reorder(rows, winners, done)
 
     lower, upper = inverses(packed)
@@ -373,9 +373,8 @@ def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit:
         return known, lax.dynamic_update_index_in_dim(x, now, step, 0)
 
     known = jnp.zeros_like(block, shape=(len(block), b.shape[2]))
-    return lax.fori_loop(0, steps, turn, (known, jnp.zeros_like(block, shape=b.shape)))[
-        1
-    ]
+    x = jnp.zeros_like(block, shape=b.shape)
+    return lax.fori_loop(0, steps, turn, (known, x))[1]
 
 
 @jax.jit(static_argnames="trans")
