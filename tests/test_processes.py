@@ -5,7 +5,7 @@ import select
 import signal
 import subprocess
 import sys
-import threading
+from pathlib import Path
 
 import jax
 import pytest
@@ -13,11 +13,13 @@ import pytest
 from examples import processes
 from examples.processes import Output, Processes, ProcessesError, Shown
 
+SOURCE = Path(__file__).parents[1] / "src"
 SLOW = 60  # seconds after which a test has failed
 NAMES = """
 import os, time
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import multihost_utils
 me = jax.process_index()
 """
@@ -66,8 +68,8 @@ def refused(group, *args, **options):
 
 
 def test_outputs_stand_in_the_order_of_the_processes(four):
-    late_first = "time.sleep(0.2 * (4 - me)); print('here is', me)"
-    assert four.run(late_first).texts == tuple(f"here is {p}" for p in range(4))
+    late_first = "time.sleep(0.2 * (4 - me)); print('here is'); me"
+    assert four.run(late_first).texts == tuple(f"here is\n{p}" for p in range(4))
 
 
 def test_equal_outputs_are_shown_once(four):
@@ -114,10 +116,17 @@ def test_large_outputs_and_large_cells_pass(four):
 
 
 def test_what_a_callback_prints_belongs_to_its_cell(four):
-    four.run("f = jax.jit(lambda x: jax.debug.print('x is {}', x))")
-    assert four.run("f(me); print(end='')").texts == tuple(
-        f"x is {p}" for p in range(4)
-    )
+    four.run("""
+def late(x):
+    time.sleep(0.3)
+    print("x is", x)
+
+f = jax.jit(lambda x: jax.debug.callback(late, x))
+spread = jax.NamedSharding(jax.make_mesh((8,), ("x",)), jax.P("x"))
+ones = jax.device_put(np.ones(8, np.float32), spread)
+""")
+    said = four.run("f(ones.sum()); None").texts
+    assert said == ("x is 8.0", "", "", "")  # it is called on device 0 only
 
 
 def test_the_web_page_names_the_processes_in_words():
@@ -200,7 +209,7 @@ def test_it_works_in_a_python_that_has_not_looked_for_devices(run):
         "jax.config.update('jax_num_cpu_devices', 3)  # refused once JAX has looked\n"
         "print(jax.device_count())"
     )
-    assert run("-c", code, cwd="src") == "[every process]\n2\n3\n"
+    assert run("-c", code, cwd=SOURCE) == "[every process]\n2\n3\n"
 
 
 def test_environment_variables_reach_the_processes():
@@ -368,7 +377,8 @@ if sys.argv[1] != "leave":
 @pytest.mark.parametrize("how", ["busy", "thread"])
 def test_when_the_parent_is_killed_they_die(how):
     command = [sys.executable, "-c", PARENT, how]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=SOURCE, **pipe) as parent:
         ids = [int(word) for word in parent.stdout.readline().split()]
         assert len(ids) == 2
         parent.kill()
@@ -376,7 +386,7 @@ def test_when_the_parent_is_killed_they_die(how):
 
 
 def test_when_the_parent_ends_they_end(run):
-    ids = [int(word) for word in run("-c", PARENT, "leave").split()]
+    ids = [int(word) for word in run("-c", PARENT, "leave", cwd=SOURCE).split()]
     assert len(ids) == 2
     assert ended(ids, within=0)
 
@@ -399,10 +409,11 @@ def test_those_that_nobody_refers_to_end(monkeypatch):
 
 
 def test_a_start_that_fails_leaves_none(monkeypatch):
-    monkeypatch.setattr(processes, "JOIN", "if {rank} == 1:\n    raise OSError('no')")
-    with pytest.raises(ProcessesError, match="process 1 raised OSError"):
+    join = "import os\nprint(os.getpid())\nif {rank} == 1:\n    raise OSError('no')"
+    monkeypatch.setattr(processes, "JOIN", join)
+    with pytest.raises(ProcessesError, match="process 1 raised OSError") as caught:
         Processes(2)
-    assert threading.active_count() < 100
+    assert ended(int(text.split()[0]) for text in caught.value.output.texts)
 
 
 # --------------------------------------------------------------------------- as a magic
