@@ -141,6 +141,14 @@ def test_the_first_cell_that_shows_asks_for_eight_devices(cells):
     assert source(next(shown)) == export.DEVICES
 
 
+def test_a_page_of_processes_asks_for_no_devices_of_its_own(book):
+    page = book / "docs/part/less.md"
+    start = 'config.update("jax_num_cpu_devices", 8)'
+    page.write_text(page.read_text().replace(start, "four = Processes(4, devices=2)"))
+    text = export.notebook_text(Page(page, book / "docs"), book / "src/examples")
+    assert "This notebook needs eight devices" not in text
+
+
 def test_the_modules_that_the_page_imports_come_along_collapsed(cells):
     carried = {name: cell for name, cell in cells.items() if name.startswith("module-")}
     assert list(carried) == ["module-folder", "module-__init__", "module-less"]
