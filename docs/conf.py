@@ -69,7 +69,7 @@ execution_modules = str(ROOT / "src/examples")
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(DOCS / "_build/cache")
 nb_execution_show_tb = True  # a failing cell is a warning, and -W fails the build
-nb_execution_timeout = 120
+nb_execution_timeout = 300
 nb_merge_streams = True
 nb_output_stderr = "remove-warn"  # no log line is published unseen
 

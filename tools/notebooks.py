@@ -97,7 +97,7 @@ async def execute(notebook, kernel) -> str:
     with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as own:
         where = {"metadata": {"path": empty}}
         client = NotebookClient(
-            notebook, kernel_name=kernel, timeout=120, resources=where
+            notebook, kernel_name=kernel, timeout=300, resources=where
         )
         mine = {"JAX_PLATFORMS": "cpu", "IPYTHONDIR": own}
         try:
