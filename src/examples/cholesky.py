@@ -131,8 +131,14 @@ def in_steps(block: Array, n: int) -> Array:
     short = steps * strip - size
     cut = block.reshape(block.shape[0] // size, size, -1, size)
     cut = jnp.pad(cut, ((0, 0), (0, short), (0, 0), (0, short)))
-    cut = cut.reshape(len(cut), steps, strip, -1, steps, strip)
-    cut = cut.transpose(1, 0, 2, 4, 3, 5).reshape(len(cut) * steps * strip, -1)
+    across, tall = cut.shape[2], len(cut) * steps * strip
+    cut = cut.reshape(tall, across * steps * strip)
+    # not one transpose of six axes: a TPU pads the last, the strip, to 128
+    rows, columns = (
+        jnp.arange(count * steps * strip).reshape(count, steps, strip).swapaxes(0, 1)
+        for count in (tall // (steps * strip), across)
+    )
+    cut = cut[rows.ravel()][:, columns.ravel()]
     row, column = (
         positions(axis, count, pieces * strip)
         for axis, count in zip("xy", cut.shape, strict=True)
