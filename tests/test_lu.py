@@ -418,7 +418,7 @@ def test_the_program_does_not_grow_with_n():
 
     with devices((2, 4)):
         small, large = text(256), text(16384)
-    assert len(large) < 1.02 * len(small)
+    assert len(large) < 1.04 * len(small)  # longer numbers, no more lines
 
 
 # ------------------------------------------------ the tests of NumPy and of SciPy
