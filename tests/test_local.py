@@ -69,6 +69,19 @@ def launch(command, tmp_path):
     return launch
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """Let signals reach the launcher even where these tests run under nohup."""
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    kept = {number: signal.signal(number, does) for number, does in handlers.items()}
+    yield
+    for number, does in kept.items():
+        signal.signal(number, does)
+
+
 @pytest.fixture
 def left_behind(command, tmp_path):
     """Launch a script that stays, act when all are ready; return code and seconds."""
@@ -372,11 +385,11 @@ def test_a_failure_leaves_nothing(left_behind, tmp_path):
 
 
 def test_grace_lets_processes_save(left_behind):
-    script = STAY + (
+    script = (
+        "import signal, sys\n"
         "def save(*_):\n"
         "    child.kill(); print('saved'); sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, save)\n"
-        "child.wait()"
+        f"signal.signal(signal.SIGTERM, save)\n{STAY}child.wait()"
     )
     said = []
 
