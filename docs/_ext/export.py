@@ -40,6 +40,8 @@ NOTE = """\
 >
 > It needs Python {python} or later and `pip install {needs}`."""
 
+# Pages that start processes, or tell what comes before JAX looks for devices.
+AHEAD = re.compile(r"Processes\(4, devices=2\)|import preflight$", re.M)
 DEVICES = r"""
 import jax
 
@@ -159,7 +161,7 @@ def notebook(page, modules_folder):
     text = markdown(page.file.read_text(), page.file.parent)
     cells = jupytext.reads(text, "md:myst").cells
     start = [note(text, page)]
-    if "Processes(4, devices=2)" not in text:  # these have devices of their own
+    if not AHEAD.search(text):
         start.append(new_code_cell(DEVICES, id="devices"))
     cells = [numbered(n, cell, page) for n, cell in enumerate(cells, 1)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
