@@ -406,7 +406,8 @@ def test_the_matrix_stays_where_it_is():
     with devices((2, 4)):
         a = jax.ShapeDtypeStruct((n, n), np.float64, sharding=BLOCKS)
         program = measure(solve, a, jax.ShapeDtypeStruct((n,), np.float64))
-    assert program.temporaries < 3.0 * 8 * n * n / 8
+    blocks = 3.0 if jax.__version_info__ >= (0, 12) else 3.5  # XLA copied more
+    assert program.temporaries < blocks * 8 * n * n / 8
     assert all(step.bytes <= 8 * n * n / 32 for step in program.collectives)
 
 
