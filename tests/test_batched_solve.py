@@ -13,7 +13,7 @@ from examples.batched_solve import (
     independently,
     pad_systems,
     residuals,
-    solve,
+    solve_batch,
 )
 from examples.communication import measure
 
@@ -73,7 +73,7 @@ def is_split(x, axis):
 def test_every_way_solves_as_numpy_does_and_sends_nothing(shape, axis, kind):
     a, b = systems(24)
     cg = independently(conjugate_gradients, axis)
-    ways = solve, independently(jnp.linalg.solve, axis), lambda a, b: cg(a, b)[0]
+    ways = solve_batch, independently(jnp.linalg.solve, axis), lambda a, b: cg(a, b)[0]
     with devices(shape, kind):
         arrays = put((a, b), axis)
         for way in ways:
@@ -87,7 +87,7 @@ def test_every_way_solves_as_numpy_does_and_sends_nothing(shape, axis, kind):
 def test_every_type_is_solved_and_kept(dtype):
     a, b = systems(8, dtype)
     with devices():
-        for x in (solve(*put((a, b))), LU(*put((a, b))), CG(*put((a, b)))[0]):
+        for x in (solve_batch(*put((a, b))), LU(*put((a, b))), CG(*put((a, b)))[0]):
             np.testing.assert_allclose(x, exact(a, b), rtol=1e-3, atol=1e-3)
             assert x.dtype == dtype
 
@@ -111,7 +111,7 @@ def test_the_gradients_are_those_of_the_solution_and_send_nothing(kind, dtype):
     a, b = systems(8, dtype)
     x, weights = exact(a, b), np.arange(1, 17)[None]
     w = exact(a.mT, 2 * weights * x.conj())
-    ways = solve, LU, lambda a, b: CG(a, b)[0]
+    ways = solve_batch, LU, lambda a, b: CG(a, b)[0]
     with devices(kind=kind):
         arrays = put((a, b))
         for way in ways:
@@ -229,7 +229,7 @@ def test_padding_appends_systems_that_are_solved_at_once(shape, axis):
         np.testing.assert_array_equal(np.asarray(d)[:13], b)
         x, turns = cg(c, d)
         assert (np.asarray(turns)[13:] == 0).all()
-        for solved in map(np.asarray, (x, solve(c, d))):
+        for solved in map(np.asarray, (x, solve_batch(c, d))):
             np.testing.assert_allclose(solved[:13], exact(a, b), rtol=1e-3, atol=1e-3)
             assert (solved[13:] == 0).all()
 
@@ -312,7 +312,7 @@ def test_a_mesh_without_the_axis_is_refused():
 def test_what_is_no_batch_of_systems_is_refused(a, b):
     a, b = np.zeros(a, np.float32), np.zeros(b, np.float32)
     with devices():
-        for refused in (solve, pad_systems, lambda a, b: residuals(a, b, b)):
+        for refused in (solve_batch, pad_systems, lambda a, b: residuals(a, b, b)):
             with pytest.raises(ValueError, match="are no batch of systems"):
                 refused(a, b)
 
@@ -320,4 +320,4 @@ def test_what_is_no_batch_of_systems_is_refused(a, b):
 def test_sixteen_systems_of_sixteen_unknowns_are_not_taken_for_one_matrix():
     a, b = systems(16)
     with devices():
-        np.testing.assert_allclose(solve(a, b), exact(a, b), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(solve_batch(a, b), exact(a, b), rtol=1e-3, atol=1e-3)

@@ -17,7 +17,7 @@ from examples.cholesky import (
     cho_factor,
     cho_solve,
     order,
-    schedule,
+    plan_elimination,
 )
 from examples.communication import measure
 
@@ -279,7 +279,7 @@ def test_a_gradient_factors_once_and_sweeps_twice():
 def words(n, mesh):
     """Return how many words one device sends to factor, and how wide a panel is."""
     x, y = mesh
-    pieces, _, tiles, steps, strip = schedule(n)
+    pieces, _, tiles, steps, strip = plan_elimination(n)
     width = pieces * strip
     total = steps * (width // x) * width * (x - 1)  # the heads
     cuts = [tiles * i // STAGES * steps // tiles for i in range(STAGES + 1)]

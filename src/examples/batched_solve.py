@@ -85,7 +85,7 @@ def independently(f: Callable, axis: Axes = "batch") -> Callable:
 
 
 @jax.jit
-def solve(a: Array, b: Array) -> Array:
+def solve_batch(a: Array, b: Array) -> Array:
     """Solve every system, in the global view: XLA keeps each where it lies.
 
     a: [B@batch, n, n], b: [B@batch, n] -> [B@batch, n]

@@ -88,7 +88,7 @@ class Plan(NamedTuple):
     strip: int
 
 
-def schedule(n: int) -> Plan:
+def plan_elimination(n: int) -> Plan:
     """Plan the elimination of n rows and columns on the mesh in context."""
     x, y = mesh_sizes("x", "y")
     pieces = math.lcm(x, y)
@@ -106,7 +106,7 @@ def order(n: int) -> Array:
 
     n -> int32[steps, width], the same for rows and columns
     """
-    pieces, size, _, steps, strip = schedule(n)
+    pieces, size, _, steps, strip = plan_elimination(n)
     at = jnp.arange(steps * strip, dtype=jnp.int32).reshape(steps, 1, strip)
     index = jnp.arange(pieces, dtype=jnp.int32)[None, :, None] * size + at
     return jnp.where((at < size) & (index < n), index, n).reshape(steps, -1)
@@ -127,7 +127,7 @@ def in_steps(block: Array, n: int) -> Array:
 
     [N / X, N / Y] -> [M / X, M / Y], inside `jax.shard_map`; nothing is sent
     """
-    pieces, size, _, steps, strip = schedule(n)
+    pieces, size, _, steps, strip = plan_elimination(n)
     short = steps * strip - size
     cut = block.reshape(block.shape[0] // size, size, -1, size)
     cut = jnp.pad(cut, ((0, 0), (0, short), (0, 0), (0, short)))
@@ -203,7 +203,7 @@ def update(block: Array, after: Array, panel: Array, across: Array, tiles: int):
     return lax.fori_loop(after, tiles, column, block)
 
 
-def eliminate(first: int, plan: Plan, step: Array, block: Array) -> Array:
+def eliminate_strip(first: int, plan: Plan, step: Array, block: Array) -> Array:
     """Take one step on a block of which `first` steps, at least, have been taken."""
     width = plan.pieces * plan.strip
     high, wide = (width // lax.axis_size(axis) for axis in "xy")
@@ -250,7 +250,7 @@ def check_right(b: Array, n: int):
 def lower_factor(a: Array) -> Array:
     """Return c, in loops over a few windows: [N@x, N@y] -> [M@x, M@y]."""
     n = len(a)
-    plan = schedule(n)
+    plan = plan_elimination(n)
 
     @jax.shard_map(in_specs=BLOCKS, out_specs=BLOCKS)
     def run(block):
@@ -258,7 +258,7 @@ def lower_factor(a: Array) -> Array:
         cuts = [plan.tiles * i // STAGES for i in range(STAGES + 1)]
         for first, last in itertools.pairwise(cuts):
             begin, end = (cut * plan.steps // plan.tiles for cut in (first, last))
-            step = functools.partial(eliminate, begin, plan)
+            step = functools.partial(eliminate_strip, begin, plan)
             block = lax.fori_loop(begin, end, step, block) if end > begin else block
         failed = lax.psum(jnp.isnan(block).any().astype(int), ("x", "y"))
         return jnp.where(failed > 0, jnp.nan, block)
