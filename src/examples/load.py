@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: MIT-0
+"""Loading: each process reads its own slices of a file, and no process the whole.
+
+A *source* is what has a shape, a dtype and slicing: a memory map, a dataset of HDF5, an
+array of Zarr or TensorStore. Every process asks it for the slices that its devices
+need. What was loaded can be compared with its source, and between processes.
+
+    source: [N, M] in a file    x: [N@x, M@y]    block: [n, m] of one device, in NumPy
+
+    read_slices          reads each slice once, if several devices hold it, too
+    read_block           reads once: all that the devices of this process need
+    scatter              only one process can read: it sends each piece to who needs it
+    check_pieces         compares the shard of each device with its slice of the source
+    assert_replicated    compares what should be equal everywhere, bit by bit
+    assert_same_program  compares what the processes are about to run
+
+Cost: a process holds its own share, and of what it reads one slice (`read_slices`) or
+one more share (`read_block`). `scatter` sends each slice once to each process that
+needs it, and its root holds one piece beyond its own share. The checks send some bytes.
+
+    python load.py
+
+Copy this file alone: it needs JAX only.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import tempfile
+import zlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
+
+PIECE = 2**24  # bytes that travel, or are compared, at a time
+HEADER = 1024  # bytes that tell the shape and the dtype of a source
+
+
+# ------------------------------------------------------------------------ which slices
+
+
+def slices_by_device(shape, sharding: Sharding) -> dict[tuple, list]:
+    """Return each slice once, as `((start, stop), ...)`, with the devices that hold it.
+
+    Raises ValueError when `sharding` is none, or does not divide `shape` evenly.
+    """
+    if not isinstance(sharding, Sharding):
+        raise ValueError(f"{sharding!r} is no sharding: pass a NamedSharding")
+    shape = tuple(shape)
+    try:
+        with contextlib.redirect_stdout(None):  # JAX prints a path on some errors
+            sharding.shard_shape(shape)
+    except ValueError as error:
+        raise ValueError(
+            f"shape {shape} cannot be cut into equal shards by {sharding}: pad the "
+            "source, or leave that axis whole"
+        ) from error
+    found: dict[tuple, list] = {}
+    for device, index in sharding.devices_indices_map(shape).items():
+        found.setdefault(bounds_of(index, shape), []).append(device)
+    return found
+
+
+def bounds_of(index, shape) -> tuple[tuple[int, int], ...]:
+    """Return an index of JAX as `((start, stop), ...)`, without None."""
+    return tuple(i.indices(n)[:2] for i, n in zip(index, shape, strict=True))
+
+
+def within(piece: tuple, bounds: tuple) -> tuple[slice, ...]:
+    """Return where a piece lies in the block that begins where `bounds` do."""
+    starts = [start for start, _ in bounds]
+    return tuple(slice(a - s, b - s) for (a, b), s in zip(piece, starts, strict=True))
+
+
+def halves(bounds: tuple, itemsize: int, limit: int):
+    """Yield `bounds` in pieces of at most `limit` bytes, or of one element each."""
+    sizes = [stop - start for start, stop in bounds]
+    longest = max(sizes, default=1)
+    if longest <= 1 or math.prod(sizes) * itemsize <= limit:
+        yield bounds
+        return
+    axis = sizes.index(longest)
+    start, stop = bounds[axis]
+    middle = start + (longest + 1) // 2
+    for half in (start, middle), (middle, stop):
+        yield from halves((*bounds[:axis], half, *bounds[axis + 1 :]), itemsize, limit)
+
+
+def take(source, bounds: tuple, dtype) -> np.ndarray:
+    """Read one slice of `source`, as a NumPy array in C order."""
+    return np.asarray(source[tuple(slice(*pair) for pair in bounds)], dtype, order="C")
+
+
+def dtype_of(source) -> np.dtype:
+    """Return the dtype of a source; ValueError if it is none."""
+    if not hasattr(source, "shape") or not hasattr(source, "dtype"):
+        raise ValueError(
+            f"a {type(source).__name__} is no source: pass what has a shape, a dtype "
+            'and slicing, such as np.load(path, mmap_mode="r")'
+        )
+    return np.dtype(getattr(source.dtype, "numpy_dtype", source.dtype))
+
+
+def mine(devices) -> list:
+    """Return the devices of this process."""
+    return [d for d in devices if d.process_index == jax.process_index()]
+
+
+# ----------------------------------------------------------------------------- reading
+
+
+def read_slices(source, sharding: Sharding) -> Array:
+    """Read what the devices of this process need, slice by slice, each slice once.
+
+    source: [N, M] -> [N@x, M@y], as `sharding` says; in one process or in several.
+
+    A slice is on its devices before the next one is read. On CPUs a slice that lies
+    in the file as it lies in memory, such as whole rows of a memory map, is not even
+    copied: then the array changes if the file does. 64-bit numbers become 32-bit ones
+    unless `jax_enable_x64` is set. Raises ValueError for uneven shards.
+    """
+    dtype, arrays = jax.dtypes.canonicalize_dtype(dtype_of(source)), []
+    for bounds, devices in slices_by_device(source.shape, sharding).items():
+        if here := mine(devices):
+            block = take(source, bounds, dtype)
+            arrays += jax.block_until_ready([jax.device_put(block, d) for d in here])
+    return jax.make_array_from_single_device_arrays(
+        tuple(source.shape), sharding, arrays, dtype=dtype
+    )
+
+
+def read_block(source, sharding: Sharding) -> Array:
+    """Read what the devices of this process need, all of it in one piece.
+
+    source: [N, M] -> [N@x, M@y], as `sharding` says; in one process or in several.
+
+    One large request instead of several small ones, for files far away, or whose chunks
+    reach over several shards. Raises ValueError for uneven shards, and when what this
+    process needs is not one block without gaps.
+    """
+    dtype, needed = dtype_of(source), slices_by_device(source.shape, sharding)
+    needed = [bounds for bounds, devices in needed.items() if mine(devices)]
+    block = tuple(
+        (min(start for start, _ in pairs), max(stop for _, stop in pairs))
+        for pairs in zip(*needed, strict=True)
+    )
+    cells = sum(math.prod(b - a for a, b in bounds) for bounds in needed)
+    if not needed or cells != math.prod(b - a for a, b in block):
+        raise ValueError(
+            f"process {jax.process_index()} needs {len(needed)} slices that do not "
+            "make up one block: order the devices of the mesh by process, or call "
+            "read_slices"
+        )
+    return jax.make_array_from_process_local_data(
+        sharding, take(source, block, dtype), tuple(source.shape)
+    )
+
+
+# -------------------------------------------------------------------------- scattering
+
+
+def announced(source, root: int) -> tuple[tuple[int, ...], np.dtype]:
+    """Return the shape and dtype of the source of `root`, in every process."""
+    header, at_root = b"", jax.process_index() == root
+    if at_root:
+        try:
+            header = json.dumps([list(source.shape), dtype_of(source).name]).encode()
+        except (AttributeError, ValueError):
+            header = b"[]"
+    padded = np.frombuffer(header.ljust(HEADER), np.uint8)
+    heard = multihost_utils.broadcast_one_to_all(padded, is_source=at_root)
+    told = json.loads(np.asarray(heard, np.uint8).tobytes())
+    if not told:
+        raise ValueError(
+            f"process {root} has no source: pass it what has a shape, a dtype and "
+            'slicing, such as np.load(path, mmap_mode="r")'
+        )
+    return tuple(told[0]), np.dtype(told[1])
+
+
+@jax.jit
+def forward(rows: Array) -> Array:
+    """Send the first device's row to the second: `[2 n@pair] -> [2 n@pair]`."""
+    pair = PartitionSpec("pair")
+
+    @jax.shard_map(in_specs=pair, out_specs=pair)
+    def send(row):
+        return lax.ppermute(row, "pair", [(0, 1)])
+
+    return send(rows)
+
+
+def sent(data: np.ndarray | None, size: int, pair: list) -> np.ndarray | None:
+    """Send `size` bytes from the first to the second device; return them there."""
+    row = np.zeros(size, np.uint8) if data is None else data.reshape(-1).view(np.uint8)
+    mesh = Mesh(np.array(pair), ("pair",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):  # which replaces the caller's, for this message
+        rows = jax.make_array_from_single_device_arrays(
+            (2 * size,),
+            NamedSharding(mesh, PartitionSpec("pair")),
+            [jax.device_put(row, device) for device in mine(pair)],
+        )
+        (shard,) = jax.block_until_ready(forward(rows)).addressable_shards
+    return None if shard.device == pair[0] else np.asarray(shard.data)
+
+
+def fetched(source, dtype, bounds: tuple, pair: list, limit: int) -> np.ndarray | None:
+    """Return a slice of the source of `pair[0]`'s process in that of `pair[1]`."""
+    block = np.empty([stop - start for start, stop in bounds], dtype)
+    crosses = len({device.process_index for device in pair}) == 2
+    for piece in halves(bounds, dtype.itemsize, limit):
+        here = within(piece, bounds)
+        data = take(source, piece, dtype) if mine(pair[:1]) else None
+        if crosses:
+            data = sent(data, block[here].nbytes, pair)
+        if data is not None:
+            block[here] = data.view(dtype).reshape(block[here].shape)
+    return block if mine(pair[1:]) else None
+
+
+def scatter(source, sharding: Sharding, root: int = 0, limit: int = PIECE) -> Array:
+    """Read in process `root` only, and send every other process what it needs.
+
+    source: [N, M] in `root`, ignored in the others -> [N@x, M@y], as `sharding` says.
+
+    All processes call it. Pieces of at most `limit` bytes go from one device of `root`
+    to one device of the process that needs them; no other takes part. Raises ValueError
+    in all processes alike for a source that is none and for uneven shards.
+    """
+    if not 0 <= root < jax.process_count() or limit < 1:
+        raise ValueError(
+            f"root {root} of {jax.process_count()} processes, {limit} bytes at a time: "
+            "pass a process that is there, and 1 byte or more"
+        )
+    shape, dtype = announced(source, root)
+    first, arrays = next(d for d in jax.devices() if d.process_index == root), []
+    for bounds, devices in slices_by_device(shape, sharding).items():
+        for process in sorted({device.process_index for device in devices}):
+            there = [d for d in devices if d.process_index == process]
+            if jax.process_index() in (root, process):
+                block = fetched(source, dtype, bounds, [first, there[0]], limit)
+                arrays += jax.device_put([block] * len(mine(there)), mine(there))
+    return jax.make_array_from_single_device_arrays(
+        shape, sharding, arrays, dtype=jax.dtypes.canonicalize_dtype(dtype)
+    )
+
+
+# ---------------------------------------------------------------------------- checking
+
+
+def camps(codes) -> str:
+    """Say which processes have equal codes: "processes 0, 2 | process 1"."""
+    found: dict = {}
+    for process, code in enumerate(np.asarray(codes).tolist()):
+        found.setdefault(code, []).append(process)
+    return " | ".join(map(processes, found.values()))
+
+
+def processes(numbers) -> str:
+    """Name processes in words: "process 1", "processes 0, 2"."""
+    numbers = list(map(str, numbers))
+    return f"process{'es' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def assert_same_program(f, *args):
+    """Raise AssertionError in every process unless all would run the same program.
+
+    Call it in all processes, with what `f` is about to be called with. `f`, jitted or
+    not, is lowered, not run; compared are the text of the program and the order of the
+    devices that its global arguments and the mesh in context name. It does not compare
+    values: for those see `assert_replicated`. An error of lowering is raised where it
+    comes; in the other processes it counts as another program.
+    """
+    shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
+    meshes = [getattr(sharding, "mesh", None) for sharding in shardings]
+    orders = [
+        [(device.process_index, device.id) for device in mesh.devices.flat]
+        for mesh in [*meshes, jax.sharding.get_mesh()]
+        if isinstance(mesh, Mesh) and not (mesh.empty or mesh.is_multi_process is False)
+    ]
+    text, problem = "", None
+    try:
+        text = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).as_text()
+    except Exception as error:
+        problem = error
+    code = np.uint32(zlib.crc32(f"{orders}{text}".encode()))
+    codes = multihost_utils.process_allgather(code).ravel()
+    if problem:
+        raise problem
+    if len({*codes.tolist()}) > 1:
+        types = ", ".join(str(jax.typeof(leaf)) for leaf in jax.tree.leaves(args))
+        raise AssertionError(
+            f"the processes would run different programs: {camps(codes)}; here, in "
+            f"process {jax.process_index()}, {getattr(f, '__name__', f)}({types})"
+        )
+
+
+def bits(value) -> np.ndarray:
+    """Return the bytes of an array, as a flat array."""
+    return np.asarray(value, order="C").reshape(-1).view(np.uint8)
+
+
+def first_difference(shard, source, limit: int) -> str:
+    """Say where a shard differs from its slice of the source; nothing if nowhere."""
+    bounds, block = bounds_of(shard.index, source.shape), np.asarray(shard.data)
+    for piece in halves(bounds, block.itemsize, limit):
+        found, wanted = block[within(piece, bounds)], take(source, piece, block.dtype)
+        if (differs := bits(found) != bits(wanted)).any():
+            place = np.unravel_index(differs.argmax() // block.itemsize, found.shape)
+            at = [int(i) + start for i, (start, _) in zip(place, piece, strict=True)]
+            numbers = f"{found[place]} at {at}, where the source has {wanted[place]}"
+            return f"device {shard.device.id} has {numbers}"
+    return ""
+
+
+def check_pieces(x: Array, source, limit: int = PIECE):
+    """Raise AssertionError in every process unless each shard is its slice of `source`.
+
+    x: [N@x, M@y], source: [N, M]; any layout, whoever put the array together. All
+    processes call it. Each reads again what its devices hold, at most `limit` bytes at
+    a time, and compares bit by bit; all learn whose shards differ. Raises ValueError
+    when the shapes differ.
+    """
+    dtype_of(source)
+    if tuple(x.shape) != tuple(source.shape):
+        raise ValueError(
+            f"an array of shape {x.shape} and a source of shape {tuple(source.shape)} "
+            "have no elements in common: pass what the array was read from"
+        )
+    wrong = (first_difference(shard, source, limit) for shard in x.addressable_shards)
+    wrong = next(filter(None, wrong), "")
+    codes = multihost_utils.process_allgather(np.uint32(bool(wrong))).ravel()
+    if codes.any():
+        here = wrong or "all are right"
+        raise AssertionError(
+            f"shards of {processes(np.flatnonzero(codes))} are not what the source "
+            f"has; here, in process {jax.process_index()}, {here}"
+        )
+
+
+def slots(leaf) -> tuple[list[str], list[tuple[int, np.ndarray]]]:
+    """Name the slices of a leaf, and return those held here, each with its number.
+
+    A NumPy array, a number, or a JAX array of one device is one slice.
+    """
+    if not isinstance(leaf, Array):
+        return [""], [(0, np.asarray(leaf))]
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    found = list(slices_by_device(leaf.shape, leaf.sharding))
+    names = [", ".join(f"{start}:{stop}" for start, stop in part) for part in found]
+    names = [f"[{name}]" * (len(names) > 1) for name in names]
+    return names, [
+        (found.index(bounds_of(shard.index, leaf.shape)), shard.data)
+        for shard in leaf.addressable_shards
+    ]
+
+
+def kind(path, leaf) -> str:
+    """Describe a leaf: where it stands in its tree, its type, and its layout."""
+    leaf = leaf if isinstance(leaf, Array) else np.asarray(leaf)
+    if leaf.dtype == object:
+        raise ValueError(f"{path} has no bits to compare: pass arrays and numbers")
+    layout = getattr(getattr(leaf, "sharding", None), "spec", "")
+    return f"{path} {leaf.dtype}{list(leaf.shape)} {layout}"
+
+
+def assert_replicated(tree):
+    """Raise AssertionError in every process unless all copies have the same bits.
+
+    tree: arrays on one mesh or NumPy arrays and numbers, in any nesting. Of an array
+    that is split along some mesh axes, the replicas of each shard are compared: between
+    processes and between the devices of one. Of what is no JAX array, or one of a
+    single device, each process has a copy, and these are compared.
+
+    All processes call it, and all learn what differs where. NaN equals NaN of the same
+    bits; 0.0 and -0.0 differ. Cost: twelve bytes for each device and array. Raises
+    ValueError for a leaf without bits, such as a Python object.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    paths = [jax.tree_util.keystr(path) for path, _ in leaves]
+    kinds = [kind(path, leaf) for path, (_, leaf) in zip(paths, leaves, strict=True)]
+    code = np.uint32(zlib.crc32("\n".join(kinds).encode()))
+    codes = multihost_utils.process_allgather(code).ravel()
+    if len({*codes.tolist()}) > 1:
+        raise AssertionError(
+            f"the processes hold different trees: {camps(codes)}; here, in process "
+            f"{jax.process_index()}, {'; '.join(kinds)}"
+        )
+    names, sums = [], np.zeros((len(leaves), jax.local_device_count(), 3), np.uint32)
+    for row, (_, leaf) in zip(sums, leaves, strict=True):
+        parts, held = slots(leaf)
+        names.append(parts)
+        for place, (slot, block) in enumerate(held):
+            digest = hashlib.blake2b(bits(block), digest_size=8).digest()
+            row[place] = slot + 1, *np.frombuffer(digest, np.uint32)
+    complaints = disagreements(multihost_utils.process_allgather(sums))
+    if complaints:
+        said = (f"{paths[i]}{names[i][slot]}: {who}" for i, slot, who in complaints)
+        raise AssertionError(f"not the same everywhere: {'; '.join(said)}")
+
+
+def disagreements(sums: np.ndarray) -> list[tuple[int, int, str]]:
+    """Return the leaf, the slice and who holds what, where copies differ.
+
+    sums: [process, leaf, device, 3]; the last are the slice's number from 1 on, and a
+    digest.
+    """
+    found: dict = {}
+    for process, leaf, device in np.ndindex(sums.shape[:3]):
+        slot, *digest = sums[process, leaf, device].tolist()
+        if slot:
+            copies = found.setdefault((leaf, slot - 1), {})
+            copies.setdefault(tuple(digest), {})[process] = None  # an ordered set
+    return [
+        (leaf, slot, " | ".join(map(processes, copies.values())))
+        for (leaf, slot), copies in sorted(found.items())
+        if len(copies) > 1
+    ]
+
+
+def main():
+    """Read a file in three ways, and check each of them."""
+    mesh = jax.make_mesh((jax.device_count(),), ("x",))
+    sharding = NamedSharding(mesh, PartitionSpec("x"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "numbers.npy")
+        np.save(path, np.arange(1680, dtype=np.float32).reshape(840, 2))
+        source = np.load(path, mmap_mode="r")
+        for read in read_slices, read_block, scatter:
+            x = read(source, sharding)
+            check_pieces(x, source)
+            print(f"{read.__name__}: {jax.typeof(x)}, mean {float(x.mean()):.1f}")
+        assert_same_program(jnp.mean, x)
+        assert_replicated({"mean": x.mean(), "source": source[0]})
+
+
+if __name__ == "__main__":
+    main()
