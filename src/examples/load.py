@@ -56,7 +56,7 @@ def slices_by_device(shape, sharding: Sharding) -> dict[tuple, list]:
     try:
         with contextlib.redirect_stdout(None):  # JAX prints a path on some errors
             sharding.shard_shape(shape)
-    except ValueError as error:
+    except (IndexError, ValueError) as error:  # the spec is longer, or uneven
         raise ValueError(
             f"shape {shape} cannot be cut into equal shards by {sharding}: pad the "
             "source, or leave that axis whole"

@@ -1,0 +1,515 @@
+"""Each process reads its slices and no more, and what differs between them is found."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+
+from examples.load import (
+    assert_replicated,
+    assert_same_program,
+    check_pieces,
+    halves,
+    read_block,
+    read_slices,
+    scatter,
+)
+from examples.processes import Processes, ProcessesError
+
+P = jax.P
+ROOT = Path(__file__).parents[1]
+SLOW = 120  # seconds after which a test has failed
+LAYOUTS = P("x", "y"), P(("x", "y")), P(None, "y"), P("y"), P(None, ("y", "x")), P()
+
+# In this process and in the others: a source that notes what is read of it.
+SOURCE = """
+import numpy as np
+
+
+class Noted:
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+        self.reads = []
+
+    def __getitem__(self, index):
+        block = self.array[index]
+        self.reads.append((block.nbytes, tuple((i.start, i.stop) for i in index)))
+        return block
+"""
+Noted = {}
+exec(SOURCE, Noted)
+Noted = Noted["Noted"]
+
+NAMES = f"""{SOURCE}
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding
+from examples.load import *
+P = jax.P
+me = jax.process_index()
+mesh = jax.make_mesh((4, 2), ("x", "y"))
+table = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+
+def laid(*spec, mesh=mesh):
+    return NamedSharding(mesh, P(*spec))
+
+def right(x, wanted=table):
+    assert x.shape == wanted.shape and x.dtype == wanted.dtype
+    for shard in x.addressable_shards:
+        np.testing.assert_array_equal(np.asarray(shard.data), wanted[shard.index])
+    return True
+"""
+
+
+@pytest.fixture(params=[(1, 1), (8, 1), (2, 4), (2, 2)], ids=str)
+def shape(request):
+    return request.param
+
+
+@pytest.fixture(params=[AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
+def mesh(request, shape):
+    devices = jax.devices()[: shape[0] * shape[1]]
+    return jax.make_mesh(shape, ("x", "y"), (request.param,) * 2, devices=devices)
+
+
+@pytest.fixture
+def table():
+    return np.arange(128, dtype=np.float32).reshape(16, 8)
+
+
+@pytest.fixture(scope="module")
+def four():
+    with Processes(4, devices=2, timeout=SLOW) as four:
+        four.run(NAMES)
+        yield four
+
+
+def refused(group, *args, **options):
+    """Run what must fail; return what each process raised."""
+    with pytest.raises(ProcessesError) as caught:
+        group.run(*args, **options)
+    return [shown.error for shown in caught.value.output.shown]
+
+
+# ------------------------------------------------------------------------- one process
+
+
+@pytest.mark.parametrize("read", [read_slices, read_block, scatter])
+@pytest.mark.parametrize("spec", LAYOUTS, ids=str)
+def test_it_is_what_the_source_has_laid_out_as_asked(read, spec, mesh, table):
+    sharding = NamedSharding(mesh, spec)
+    x = read(table, sharding)
+    np.testing.assert_array_equal(x, table)
+    assert x.sharding == sharding
+    assert x.dtype == np.float32
+    check_pieces(x, table)
+    assert_replicated(x)
+
+
+def test_each_slice_is_read_once(mesh, table):
+    for spec in LAYOUTS:
+        source = Noted(table)
+        read_slices(source, NamedSharding(mesh, spec))
+        assert sum(size for size, _ in source.reads) == table.nbytes
+        assert len(source.reads) == len(set(source.reads))
+    source = Noted(table)
+    read_block(source, NamedSharding(mesh, P("x", "y")))
+    assert source.reads == [(table.nbytes, ((0, 16), (0, 8)))]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "complex64", "bfloat16"])
+def test_every_dtype_arrives(dtype, table):
+    sharding = NamedSharding(jax.make_mesh((8,), ("x",)), P("x"))
+    wanted = table.astype(jnp.dtype(dtype))
+    for read in read_slices, read_block, scatter:
+        x = read(wanted, sharding)
+        assert x.dtype == wanted.dtype
+        np.testing.assert_array_equal(np.asarray(x), wanted)
+
+
+def test_scalars_and_empty_arrays_are_sources_too():
+    sharding = NamedSharding(jax.make_mesh((8,), ("x",)), P())
+    for source in np.float32(3)[None][0:1].reshape(()), np.zeros((0, 3), np.float32):
+        for read in read_slices, read_block, scatter:
+            x = read(source, sharding)
+            assert x.shape == source.shape
+            check_pieces(x, source)
+            assert_replicated(x)
+
+
+def test_wide_numbers_become_what_jax_has(table):
+    sharding = NamedSharding(jax.make_mesh((8,), ("x",)), P("x"))
+    wide = table.astype(np.float64) + 1e-9
+    for read in read_slices, read_block, scatter:
+        x = read(wide, sharding)
+        assert x.dtype == np.float32
+        check_pieces(x, wide)
+
+
+def test_pieces_cover_a_block_and_none_is_larger_than_allowed():
+    for limit in 1, 4, 30, 100, 10**6:
+        seen = np.zeros((7, 1, 5), int)
+        for piece in halves(((0, 7), (0, 1), (0, 5)), 4, limit):
+            part = seen[tuple(slice(*pair) for pair in piece)]
+            part += 1
+            assert part.size * 4 <= max(limit, 4)
+        assert (seen == 1).all()
+    assert list(halves((), 4, 1)) == [()]
+
+
+@pytest.mark.parametrize("read", [read_slices, read_block, scatter])
+def test_shapes_that_do_not_divide_are_refused_before_any_reading(read):
+    source = Noted(np.zeros((10, 3), np.float32))
+    sharding = NamedSharding(jax.make_mesh((8,), ("x",)), P("x"))
+    with pytest.raises(ValueError, match=r"shape \(10, 3\) cannot be cut.*pad the"):
+        read(source, sharding)
+    with pytest.raises(ValueError, match="cannot be cut into equal shards"):
+        read(source, NamedSharding(sharding.mesh, P(None, None, "x")))
+    with pytest.raises(ValueError, match="no sharding: pass a NamedSharding"):
+        read(source, P("x"))
+    with pytest.raises(ValueError, match=r"shape, a\s+dtype"):
+        read([1, 2], sharding)
+    assert source.reads == []
+
+
+def test_a_root_that_is_not_there_is_refused(table):
+    sharding = NamedSharding(jax.make_mesh((8,), ("x",)), P("x"))
+    for options in {"root": 1}, {"root": -1}, {"limit": 0}:
+        with pytest.raises(ValueError, match="pass a process that is there"):
+            scatter(table, sharding, **options)
+
+
+def test_a_shard_in_the_wrong_place_is_found(mesh, table):
+    sharding = NamedSharding(mesh, P("x", "y"))
+    for turned in (table[::-1].copy(), table + (table == 77)):
+        x = jax.device_put(turned, sharding)
+        with pytest.raises(AssertionError, match="shards of process 0 are not what"):
+            check_pieces(x, table)
+    with pytest.raises(AssertionError, match=r"has 78.0 at \[9, 5\].*source has 77.0"):
+        check_pieces(x, table, limit=8)
+    with pytest.raises(ValueError, match="no elements in common"):
+        check_pieces(x, table[:8])
+
+
+def test_nan_equals_itself_and_minus_zero_is_not_zero(mesh):
+    source = np.full((8, 8), np.nan, np.float32)
+    x = jax.device_put(source, NamedSharding(mesh, P("x")))
+    check_pieces(x, source)
+    assert_replicated(x)
+    with pytest.raises(AssertionError, match="has -0.0 at"):
+        check_pieces(jax.device_put(np.full(8, -0.0, np.float32)), np.zeros(8, "f"))
+
+
+def made(values, sharding, shape):
+    """Put one value on each device, and call it one array."""
+    arrays = [
+        jax.device_put(np.full(sharding.shard_shape(shape), value, np.float32), device)
+        for value, device in zip(values, sharding.mesh.devices.flat, strict=True)
+    ]
+    return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
+
+
+def test_replicas_that_differ_on_the_devices_of_one_process_are_found():
+    mesh = jax.make_mesh((2, 4), ("x", "y"))
+    sharding = NamedSharding(mesh, P("x"))
+    assert_replicated(made([0] * 4 + [1] * 4, sharding, (4,)))
+    broken = made([0] * 4 + [1, 1, 2, 1], sharding, (4,))
+    with pytest.raises(AssertionError, match=r"\['w'\]\[2:4\]: process 0 \| process 0"):
+        assert_replicated({"b": np.ones(3), "w": broken})
+    whole = made([0] * 7 + [np.nan], NamedSharding(mesh, P()), (4,))
+    with pytest.raises(AssertionError, match="everywhere: : process 0 | process 0"):
+        assert_replicated(whole)
+
+
+def test_keys_numbers_and_empty_trees_can_be_compared():
+    assert_replicated({"key": jax.random.key(0), "step": 3, "rate": 0.1, "no": None})
+    assert_replicated([])
+    with pytest.raises(ValueError, match="no bits to compare"):
+        assert_replicated({"f": object()})
+
+
+def test_one_process_runs_the_same_program_as_itself(mesh, table):
+    x = jax.device_put(table, NamedSharding(mesh, P("x")))
+    assert_same_program(jnp.sum, x)
+    assert_same_program(jax.jit(lambda tree: tree["a"] * 2), {"a": x})
+    with pytest.raises(TypeError, match="reshape"):
+        assert_same_program(lambda x: x.reshape(3), x)
+
+
+# -------------------------------------------------------------------- several processes
+
+
+@pytest.mark.parametrize("spec", LAYOUTS, ids=str)
+def test_four_processes_hold_what_the_source_has(four, spec):
+    four.run(f"""
+sharding = laid(*{tuple(spec)!r})
+notes, block_notes = Noted(table), Noted(table)
+x = read_slices(notes, sharding)
+parts = {{shard.index: shard.data.nbytes for shard in x.addressable_shards}}
+assert right(x) and x.sharding == sharding
+check_pieces(x, table)
+check_pieces(x, table, limit=20)
+assert_replicated(x)
+""")
+    reads = "sorted(notes.reads) == sorted((n, tuple(i.indices(s)[:2] for i, s in "
+    reads += "zip(index, table.shape))) for index, n in parts.items())"
+    assert four.run(reads).texts == ("True",) * 4
+
+
+def test_each_process_reads_its_share_once(four):
+    said = four.run("""
+source = Noted(table)
+right(read_slices(source, laid("x", "y")))
+source.reads""")
+    for process, text in enumerate(said.texts):
+        rows = 4 * process, 4 * process + 4
+        assert ast.literal_eval(text) == [(64, (rows, (0, 4))), (64, (rows, (4, 8)))]
+    said = four.run("""
+source = Noted(table)
+right(read_block(source, laid("x", "y")))
+source.reads""")
+    for process, text in enumerate(said.texts):
+        rows = 4 * process, 4 * process + 4
+        assert ast.literal_eval(text) == [(128, (rows, (0, 8)))]
+    said = four.run("""
+source = Noted(table)
+right(read_slices(source, laid("x")))
+source.reads""")
+    assert [len(ast.literal_eval(text)) for text in said.texts] == [1] * 4
+
+
+def test_what_is_no_block_is_refused_by_the_process_that_needs_it(four):
+    four.run("""
+order = np.array(jax.devices())[[0, 2, 1, 3, 4, 5, 6, 7]]
+mixed = jax.sharding.Mesh(order, ("d",), axis_types=mesh.axis_types[:1])
+source = Noted(table)
+right(read_slices(source, laid("d", mesh=mixed)))
+source = Noted(table)
+""")
+    words = "ValueError: needs 2 slices that do not make up one block"
+    four.run("read_block(source, laid('d', mesh=mixed))", raises=words, on=[0, 1])
+    assert four.run("len(source.reads)").texts == ("0", "0", "1", "1")
+
+
+def test_the_root_alone_reads_and_all_get_their_slices(four):
+    four.run("""
+for spec in ("x", "y"), (None, "y"), (), ("y",):
+    for root, limit in (0, 2**24), (2, 40):
+        source = Noted(table)
+        x = scatter(source if me == root else None, laid(*spec), root, limit)
+        assert right(x) and x.sharding == laid(*spec)
+        assert max([n for n, _ in source.reads], default=0) <= limit
+        assert bool(source.reads) == (me == root)
+""")
+
+
+def test_a_scatter_keeps_all_bits_of_wide_numbers(four):
+    said = four.run("""
+import os
+wide = np.array([1 + 2**-40, np.nan, -0.0, np.inf] * 2)
+with jax.enable_x64(True):
+    x = scatter(wide if me == 3 else None, laid("x"), root=3)
+    check_pieces(x, wide)
+x.dtype""")
+    assert said.texts == ("dtype('float64')",) * 4
+
+
+def test_a_scatter_from_nothing_is_refused_everywhere(four):
+    for source in "None", "table if me else [1]":
+        four.run(f"scatter({source}, laid())", raises="ValueError: process 0 has no")
+    odd = "ValueError: (9, 2) cannot be cut into equal shards"
+    four.run("scatter(np.zeros((9, 2)) if me == 1 else None, laid('x'), 1)", raises=odd)
+
+
+def test_a_scatter_works_inside_a_mesh_and_on_a_part_of_the_devices(four):
+    four.run("""
+some = jax.sharding.Mesh(np.array(jax.devices())[2:6], ("d",),
+                         axis_types=mesh.axis_types[:1])
+with jax.set_mesh(mesh):
+    assert right(scatter(table if me == 0 else None, laid("x")))
+    x = scatter(table if me == 0 else None, laid("d", mesh=some))
+    y = read_slices(table, laid("d", mesh=some))
+assert len(x.addressable_shards) == (2 if me in (1, 2) else 0)
+assert right(x) and right(y)
+check_pieces(x, table)
+assert_replicated(x)
+""")
+
+
+def test_all_learn_whose_shards_are_wrong(four):
+    four.run("x = read_slices(table + (me == 2) * (np.arange(8) == 5), laid('x', 'y'))")
+    words = "AssertionError: shards of process 2 are not what the source has"
+    said = [
+        shown.error for shown in four.run("check_pieces(x, table)", raises=words).shown
+    ]
+    assert all("all are right" in said[p] for p in (0, 1, 3))
+    assert "at [8, 5], where the source has" in said[2]
+
+
+def test_copies_that_differ_are_found_with_their_processes(four):
+    four.run(
+        "copies = laid()\nassert_replicated({'n': 3, 'x': read_slices(table, copies)})"
+    )
+    found = "AssertionError: processes 0, 1, 3 | process 2"
+    four.run(
+        "assert_replicated({'seed': np.random.default_rng(me == 2).random(3)})",
+        raises=found,
+    )
+    four.run(
+        "assert_replicated({'w': read_slices(table + (me == 2), copies)})", raises=found
+    )
+    four.run("assert_replicated(float(me == 2))", raises=found)
+    four.run("assert_replicated(np.nan)")
+    words = "AssertionError: ['w'][0:16, 4:8]: processes 0, 2, 3 | process 1"
+    four.run(
+        """
+mine = table + (me == 1) * (np.arange(8) == 4)
+assert_replicated({'b': 1, 'w': read_slices(mine.astype('f'), laid(None, 'y'))})
+""",
+        raises=words,
+    )
+
+
+def test_one_bit_on_one_device_is_found(four):
+    words = (
+        "AssertionError: not the same everywhere: : processes 0, 1, 2, 3 | process 3"
+    )
+    four.run(
+        """
+blocks = [np.zeros(3, np.float32) for _ in range(2)]
+blocks[1].view(np.uint32)[2] ^= me == 3
+arrays = [jax.device_put(b, d) for b, d in zip(blocks, jax.local_devices())]
+x = jax.make_array_from_single_device_arrays((3,), laid(), arrays)
+assert_replicated(x)
+""",
+        raises=words,
+    )
+
+
+def test_trees_of_other_shapes_are_found(four):
+    words = (
+        "AssertionError: the processes hold different trees: process 0 | processes 1,"
+    )
+    four.run("assert_replicated([1.0] * (2 + (me == 0)))", raises=words)
+    four.run("assert_replicated(np.zeros(3, 'f' if me else 'd'))", raises=words)
+
+
+def test_other_programs_are_found_and_the_same_pass(four):
+    four.run("""
+x = read_slices(table, laid("x"))
+assert_same_program(jnp.sum, x)
+assert_same_program(jax.jit(lambda x: x * 2), x)
+assert_same_program(jnp.sum, jnp.ones(3))  # on a device of each process
+""")
+    words = "AssertionError: different programs: processes 0, 2, 3 | process 1"
+    for other in (
+        "assert_same_program(jnp.mean if me == 1 else jnp.sum, x)",
+        "assert_same_program(lambda x: x * (2 if me == 1 else 3), x)",
+        "assert_same_program(jnp.sum, x[:8] if me == 1 else x)",
+        "assert_same_program(jnp.sum, jax.ShapeDtypeStruct((16, 8), 'f', sharding="
+        "laid(('x', 'y')[me == 1])))",
+    ):
+        if "[:8]" not in other:  # a slice of a global array is itself a program
+            four.run(other, raises=words)
+
+
+def test_another_order_of_the_devices_is_another_program(four):
+    """The text of the two programs is the same."""
+    four.run("""
+order = mesh.devices[::-1] if me == 0 else mesh.devices
+mine = jax.sharding.Mesh(order, ("x", "y"), axis_types=mesh.axis_types)
+x = jax.ShapeDtypeStruct((16, 8), "f", sharding=laid("x", mesh=mine))
+""")
+    words = "AssertionError: different programs: process 0 | processes 1, 2, 3"
+    four.run("assert_same_program(jnp.sum, x)", raises=words)
+
+
+def test_an_error_of_lowering_in_one_process_leaves_no_other_waiting(four):
+    errors = refused(
+        four,
+        """
+x = read_slices(table, laid("x"))
+assert_same_program(lambda x: x.reshape(3) if me == 3 else x, x)""",
+    )
+    assert "TypeError: cannot reshape" in errors[3]
+    assert all(
+        "different programs: processes 0, 1, 2 | process 3" in e for e in errors[:3]
+    )
+
+
+# ------------------------------------------------------------- files, batches, and MPI
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Write one table as four kinds of file."""
+    import h5py
+    import tensorstore
+    import zarr
+
+    folder = tmp_path_factory.mktemp("files")
+    table = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+    np.save(folder / "table.npy", table)
+    with h5py.File(folder / "table.h5", "w") as file:
+        file.create_dataset("x", data=table, chunks=(3, 5))
+    store = zarr.open_array(
+        folder / "table.zarr", mode="w", shape=table.shape, chunks=(4, 8), dtype="f4"
+    )
+    store[:] = table
+    spec = {"driver": "zarr3", "kvstore": f"file://{folder / 'table.zarr'}"}
+    assert tensorstore.open(spec).result().shape == (16, 8)
+    return folder
+
+
+OPEN = {
+    "npy": "np.load(folder / 'table.npy', mmap_mode='r')",
+    "h5py": "__import__('h5py').File(folder / 'table.h5')['x']",
+    "zarr": "__import__('zarr').open_array(folder / 'table.zarr', mode='r')",
+    "tensorstore": "__import__('tensorstore').open({'driver': 'zarr3', 'kvstore': "
+    "f\"file://{folder / 'table.zarr'}\"}).result()",
+}
+
+
+@pytest.mark.parametrize("kind", OPEN)
+def test_files_of_every_kind_are_sources(four, files, kind):
+    four.run(f"""
+from pathlib import Path
+folder = Path({str(files)!r})
+source = {OPEN[kind]}
+for spec in ("x", "y"), (None, "y"):
+    for read in read_slices, read_block, scatter:
+        x = read(source, laid(*spec))
+        assert right(x)
+        check_pieces(x, source)
+""")
+
+
+def test_batches_of_grain_go_on_where_they_stopped(four):
+    said = four.run(
+        """
+import grain
+data = grain.MapDataset.source(np.arange(64, dtype=np.float32)).shuffle(seed=7)
+mine = data[me :: jax.process_count()].batch(4, drop_remainder=True)
+batches, sharding = iter(mine.to_iter_dataset()), laid(("x", "y"))
+
+def batch():
+    x = jax.make_array_from_process_local_data(sharding, next(batches))
+    return x, [float(n) for shard in x.addressable_shards for n in shard.data]
+
+first, state = batch(), batches.get_state()
+rest = [batch()[1] for _ in range(3)]
+batches = iter(mine.to_iter_dataset())
+batches.set_state(state)
+assert rest == [batch()[1] for _ in range(3)]
+assert first[0].shape == (16,)
+[*first[1], *sum(rest, [])]""",
+        timeout=SLOW,
+    )
+    seen = [number for text in said.texts for number in ast.literal_eval(text)]
+    assert sorted(seen) == list(range(64))
