@@ -1,15 +1,21 @@
 """Each process reads its slices and no more, and what differs between them is found."""
 
 import ast
+import csv
+import datetime
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tensorstore
+import zarr
 from jax.sharding import AxisType, NamedSharding
 
 from examples.load import (
@@ -25,6 +31,11 @@ from examples.processes import Processes, ProcessesError
 
 P = jax.P
 ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {
+    "JAX_NUM_CPU_DEVICES": "2",
+    "JAX_PLATFORMS": "cpu",
+    "PYTHONPATH": str(ROOT / "src"),
+}
 SLOW = 120  # seconds after which a test has failed
 LAYOUTS = P("x", "y"), P(("x", "y")), P(None, "y"), P("y"), P(None, ("y", "x")), P()
 
@@ -202,7 +213,7 @@ def test_nan_equals_itself_and_minus_zero_is_not_zero(mesh):
     x = jax.device_put(source, NamedSharding(mesh, P("x")))
     check_pieces(x, source)
     assert_replicated(x)
-    with pytest.raises(AssertionError, match="has -0.0 at"):
+    with pytest.raises(AssertionError, match=r"has -0\.0 at"):
         check_pieces(jax.device_put(np.full(8, -0.0, np.float32)), np.zeros(8, "f"))
 
 
@@ -223,7 +234,7 @@ def test_replicas_that_differ_on_the_devices_of_one_process_are_found():
     with pytest.raises(AssertionError, match=r"\['w'\]\[2:4\]: process 0 \| process 0"):
         assert_replicated({"b": np.ones(3), "w": broken})
     whole = made([0] * 7 + [np.nan], NamedSharding(mesh, P()), (4,))
-    with pytest.raises(AssertionError, match="everywhere: : process 0 | process 0"):
+    with pytest.raises(AssertionError, match=r"everywhere: : process 0 \| process 0"):
         assert_replicated(whole)
 
 
@@ -449,10 +460,6 @@ assert_same_program(lambda x: x.reshape(3) if me == 3 else x, x)""",
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Write one table as four kinds of file."""
-    import h5py
-    import tensorstore
-    import zarr
-
     folder = tmp_path_factory.mktemp("files")
     table = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
     np.save(folder / "table.npy", table)
@@ -513,3 +520,37 @@ assert first[0].shape == (16,)
     )
     seen = [number for text in said.texts for number in ast.literal_eval(text)]
     assert sorted(seen) == list(range(64))
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="apt-get install openmpi-bin")
+def test_mpi_sends_the_same_pieces():
+    root = ["--allow-run-as-root"] * (os.getuid() == 0)
+    line = ["mpirun", *root, "--oversubscribe", "-n", "4", sys.executable]
+    done = subprocess.run(
+        [*line, ROOT / "benchmarks/load_mpi.py"],
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SLOW,
+    )
+    assert "4 processes, all pieces in place, sum 73536" in done.stdout, done.stderr
+
+
+# ------------------------------------------------------------------ what the page keeps
+
+
+def test_the_kept_table_names_its_versions_and_keeps_the_promise():
+    with (ROOT / "docs/processes/data/load.csv").open() as file:
+        rows = {row["way"]: row for row in csv.DictReader(file)}
+    for row in rows.values():
+        assert datetime.date.fromisoformat(row["date"])
+        assert all(row[name] for name in ("jax", "numpy", "h5py", "zarr", "mpi4py"))
+        assert row["device"] == "4 x 2 x cpu"
+    promised = 1.1 * 512 + 512  # its own share, and one share of buffer
+    for way, row in rows.items():
+        if way.startswith(("memmap", "HDF5", "Zarr", "TensorStore", "scatter")):
+            assert row["mib"] == "2048"
+            assert max(int(row["root_mib"]), int(row["others_mib"])) < promised, way
+    assert int(rows["np.load"]["others_mib"]) > 2048
+    assert int(rows["MPI scatter"]["root_mib"]) > 3 * 2048 - 10
