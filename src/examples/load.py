@@ -16,7 +16,7 @@ need. What was loaded can be compared with its source, and between processes.
 
 Cost: a process holds its own share, and of what it reads one slice (`read_slices`) or
 one more share (`read_block`). `scatter` sends each slice once to each process that
-needs it, and its root holds one piece beyond its own share. The checks send some bytes.
+needs it; there it is one slice again, and some pieces. The checks send some bytes.
 
     python load.py
 
