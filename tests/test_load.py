@@ -163,6 +163,14 @@ def test_wide_numbers_become_what_jax_has(table):
         check_pieces(x, wide)
 
 
+def test_the_bytes_of_a_source_may_lie_the_other_way_round(table):
+    sharding = NamedSharding(jax.make_mesh((8,), ("x",)), P("x"))
+    for read in read_slices, read_block, scatter:
+        x = read(table.astype(">f4"), sharding)
+        np.testing.assert_array_equal(np.asarray(x), table)
+        check_pieces(x, table.astype(">f4"))
+
+
 def test_pieces_cover_a_block_and_none_is_larger_than_allowed():
     for limit in 1, 4, 30, 100, 10**6:
         seen = np.zeros((7, 1, 5), int)
@@ -186,6 +194,8 @@ def test_shapes_that_do_not_divide_are_refused_before_any_reading(read):
         read(source, P("x"))
     with pytest.raises(ValueError, match=r"shape, a\s+dtype"):
         read([1, 2], sharding)
+    with pytest.raises(ValueError, match=r"holds no numbers|has no source"):
+        read(np.array(["a"] * 8), sharding)
     assert source.reads == []
 
 
@@ -204,7 +214,7 @@ def test_a_shard_in_the_wrong_place_is_found(mesh, table):
             check_pieces(x, table)
     with pytest.raises(AssertionError, match=r"has 78.0 at \[9, 5\].*source has 77.0"):
         check_pieces(x, table, limit=8)
-    with pytest.raises(ValueError, match="no elements in common"):
+    with pytest.raises(ValueError, match="cannot be the same"):
         check_pieces(x, table[:8])
 
 
@@ -361,6 +371,13 @@ def test_all_learn_whose_shards_are_wrong(four):
     ]
     assert all("all are right" in said[p] for p in (0, 1, 3))
     assert "at [8, 5], where the source has" in said[2]
+
+
+def test_a_source_that_one_process_cannot_read_leaves_no_other_waiting(four):
+    four.run("x = read_slices(table, laid('x'))")
+    errors = refused(four, "check_pieces(x, table[: 8 if me == 1 else 16])")
+    assert "ValueError: an array of shape (16, 8) and a source of" in errors[1]
+    assert all("shards of process 1 are" in errors[p] for p in (0, 2, 3))
 
 
 def test_copies_that_differ_are_found_with_their_processes(four):

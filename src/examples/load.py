@@ -98,13 +98,16 @@ def take(source, bounds: tuple, dtype) -> np.ndarray:
 
 
 def dtype_of(source) -> np.dtype:
-    """Return the dtype of a source; ValueError if it is none."""
+    """Return the dtype of a source as this machine writes it; ValueError if none."""
     if not hasattr(source, "shape") or not hasattr(source, "dtype"):
         raise ValueError(
             f"a {type(source).__name__} is no source: pass what has a shape, a dtype "
             'and slicing, such as np.load(path, mmap_mode="r")'
         )
-    return np.dtype(getattr(source.dtype, "numpy_dtype", source.dtype))
+    dtype = np.dtype(getattr(source.dtype, "numpy_dtype", source.dtype))
+    if not (jnp.issubdtype(dtype, np.bool_) or jnp.issubdtype(dtype, np.number)):
+        raise ValueError(f"a source of {dtype} holds no numbers: pass one that does")
+    return dtype.newbyteorder("=")
 
 
 def mine(devices) -> list:
@@ -306,16 +309,23 @@ def bits(value) -> np.ndarray:
     return np.asarray(value, order="C").reshape(-1).view(np.uint8)
 
 
-def first_difference(shard, source, limit: int) -> str:
+def first_difference(x: Array, source, limit: int) -> str:
     """Say where a shard differs from its slice of the source; nothing if nowhere."""
-    bounds, block = bounds_of(shard.index, source.shape), np.asarray(shard.data)
-    for piece in halves(bounds, block.itemsize, limit):
-        found, wanted = block[within(piece, bounds)], take(source, piece, block.dtype)
-        if (differs := bits(found) != bits(wanted)).any():
-            place = np.unravel_index(differs.argmax() // block.itemsize, found.shape)
-            at = [int(i) + start for i, (start, _) in zip(place, piece, strict=True)]
-            numbers = f"{found[place]} at {at}, where the source has {wanted[place]}"
-            return f"device {shard.device.id} has {numbers}"
+    dtype_of(source)
+    if tuple(x.shape) != tuple(source.shape):
+        raise ValueError(
+            f"an array of shape {x.shape} and a source of shape {tuple(source.shape)} "
+            "cannot be the same: pass what the array was read from"
+        )
+    for shard in x.addressable_shards:
+        bounds, block = bounds_of(shard.index, x.shape), np.asarray(shard.data)
+        for piece in halves(bounds, block.itemsize, limit):
+            found, wanted = block[within(piece, bounds)], take(source, piece, x.dtype)
+            if (differs := bits(found) != bits(wanted)).any():
+                at = np.unravel_index(differs.argmax() // block.itemsize, found.shape)
+                here = [int(i) + start for i, (start, _) in zip(at, piece, strict=True)]
+                has = f"{found[at]} at {here}, where the source has {wanted[at]}"
+                return f"device {shard.device.id} has {has}"
     return ""
 
 
@@ -324,23 +334,23 @@ def check_pieces(x: Array, source, limit: int = PIECE):
 
     x: [N@x, M@y], source: [N, M]; any layout, whoever put the array together. All
     processes call it. Each reads again what its devices hold, at most `limit` bytes at
-    a time, and compares bit by bit; all learn whose shards differ. Raises ValueError
-    when the shapes differ.
+    a time, and compares bit by bit; all learn whose shards differ. A process whose
+    source has another shape raises ValueError, and one that cannot read the error of
+    reading; for the others its shards are wrong.
     """
-    dtype_of(source)
-    if tuple(x.shape) != tuple(source.shape):
-        raise ValueError(
-            f"an array of shape {x.shape} and a source of shape {tuple(source.shape)} "
-            "have no elements in common: pass what the array was read from"
-        )
-    wrong = (first_difference(shard, source, limit) for shard in x.addressable_shards)
-    wrong = next(filter(None, wrong), "")
-    codes = multihost_utils.process_allgather(np.uint32(bool(wrong))).ravel()
+    wrong, problem = "", None
+    try:
+        wrong = first_difference(x, source, limit)
+    except Exception as error:
+        problem = error
+    code = np.uint32(bool(wrong or problem))
+    codes = multihost_utils.process_allgather(code).ravel()
+    if problem:
+        raise problem
     if codes.any():
-        here = wrong or "all are right"
         raise AssertionError(
             f"shards of {processes(np.flatnonzero(codes))} are not what the source "
-            f"has; here, in process {jax.process_index()}, {here}"
+            f"has; here, in process {jax.process_index()}, {wrong or 'all are right'}"
         )
 
 
@@ -353,7 +363,7 @@ def slots(leaf) -> tuple[list[str], list[tuple[int, np.ndarray]]]:
         return [""], [(0, np.asarray(leaf))]
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
-    found = list(slices_by_device(leaf.shape, leaf.sharding))
+    found = sorted(slices_by_device(leaf.shape, leaf.sharding))
     names = [", ".join(f"{start}:{stop}" for start, stop in part) for part in found]
     names = [f"[{name}]" * (len(names) > 1) for name in names]
     return names, [
