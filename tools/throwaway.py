@@ -61,10 +61,10 @@ SelectTypeParameters=CR_CPU
 SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=100000
 SlurmdParameters=config_overrides
 ReturnToService=2
-KillWait=10
+KillWait=3
 MessageTimeout=60
 MailProg=/bin/true
-PartitionName=all Nodes=ALL Default=YES MaxTime=60 State=UP
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 NODE = (
     "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs=16 "

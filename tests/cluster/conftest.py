@@ -1,0 +1,48 @@
+"""A Slurm for the session, and an empty folder with what a reader copies."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from throwaway import Slurm, missing
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def need():
+    """Skip without these programs, saying what to install; fail in CI."""
+
+    def need(*programs):
+        if command := missing(*programs):
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(command)
+
+    return need
+
+
+@pytest.fixture(scope="session")
+def slurm(need):
+    need("slurmctld", "slurmd", "srun", "sbatch")
+    for name in "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS":
+        os.environ.pop(name, None)  # the files say what they need
+    with Slurm() as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Copy launch/ and modules into an empty folder; GPUs become simulated devices."""
+
+    def copy(*modules):
+        shutil.copytree(ROOT / "launch", tmp_path, dirs_exist_ok=True)
+        for module in modules:
+            shutil.copy(ROOT / "src/examples" / f"{module}.py", tmp_path)
+        for file in tmp_path.glob("*.sbatch"):
+            shipped = file.read_text()
+            stand_in = shipped.replace("# export JAX_PLATFORMS", "export JAX_PLATFORMS")
+            assert stand_in != shipped
+            file.write_text(stand_in)
+        return tmp_path
+
+    return copy

@@ -1,0 +1,212 @@
+"""The files of launch/ do what they say, on a real Slurm and under a real MPI."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from throwaway import GUARD, run
+from transcripts import BINDINGS, bindings, kept
+
+ROOT = Path(__file__).parents[2]
+STEPS = Path(__file__).with_name("steps.py")
+HOSTS = ROOT / "tools/hosts.sh"
+CPU = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+MPIRUN = "mpirun", "--oversubscribe"
+PAGE = (ROOT / "docs/processes/launching.md").read_text()
+JOIN = "import jax\njax.distributed.initialize({})\n"
+JOIN += "__import__('sys').stdout.write(f'{{jax.process_index()}} {{jax.device_count()}}\\n')"
+
+
+def said(text, what=r"process \d.*"):
+    """Return the lines that processes wrote, sorted."""
+    return sorted(re.findall(rf"^{what}$", text, re.M))
+
+
+def hello(processes, devices):
+    every = processes * devices
+    return [
+        f"process {i} of {processes}: {devices} of {every} devices, and the sum is right"
+        for i in range(processes)
+    ]
+
+
+@pytest.fixture
+def submit(slurm):
+    """Submit a file, wait, and return the job's state and its output."""
+
+    def submit(folder, *words, timeout=150):
+        number = slurm.sbatch(*words, cwd=folder)
+        state = slurm.wait(number, timeout)
+        (output,) = folder.glob(f"*-{number}.out")
+        return state, output.read_text()
+
+    return submit
+
+
+# ------------------------------------------------------------------ the files for Slurm
+
+
+@pytest.mark.parametrize(
+    ("name", "processes", "devices"),
+    [
+        ("one-node", 1, 4),
+        ("process-per-node", 2, 4),
+        ("process-per-gpu", 8, 1),
+        ("restart", 8, 1),
+    ],
+)
+def test_each_file_for_slurm_starts_its_processes(
+    folder, submit, name, processes, devices
+):
+    state, output = submit(folder(), f"{name}.sbatch")
+    assert state == "COMPLETED", output
+    assert said(output) == hello(processes, devices)
+
+
+def test_no_file_for_slurm_is_left_out():
+    here = Path(__file__).read_text()
+    assert all(f'("{file.stem}", ' in here for file in ROOT.glob("launch/*.sbatch"))
+
+
+def test_a_newcomer_needs_only_the_page(folder, slurm, submit):
+    (script,) = re.findall(r"```python\n(# run\.py\n.*?)```", PAGE, re.S)
+    (line,) = re.findall(r"^\$ sbatch (.* run\.py)$", PAGE, re.M)
+    home = folder("cg")
+    (home / "run.py").write_text(script)
+    state, output = submit(home, *line.split())
+    assert state == "COMPLETED", output
+    assert said(output, r"float32.*") == [
+        "float32[64@x]  10 steps  error below 1e-4: True"
+    ]
+
+
+# ------------------------------------------------------------------------- starting anew
+
+
+def test_a_job_whose_process_dies_goes_on(folder, submit):
+    state, output = submit(
+        folder(), "--ntasks-per-node=1", "restart.sbatch", str(STEPS), "kill"
+    )
+    assert state == "COMPLETED", output
+    assert "attempt 1 failed" in output
+    assert said(output) == [f"process {i} went on to the end" for i in range(2)]
+
+
+def test_a_job_that_has_a_bug_gives_up(folder, submit):
+    state, output = submit(
+        folder(), "--nodes=1", "--ntasks-per-node=1", "restart.sbatch", str(STEPS), "bug"
+    )
+    assert state == "FAILED"
+    assert [f"attempt {i} failed with code 1" in output for i in (1, 2, 3)] == [True] * 3
+
+
+def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
+    limit = "--time=1", "--signal=TERM@60"  # as early as Slurm allows
+    words = *limit, "--ntasks-per-node=1", "restart.sbatch", str(STEPS)
+    state, output = submit(folder(), *words)
+    assert state == "COMPLETED", output
+    ends = [f"process {i} {end}" for i in range(2) for end in ("stops", "went on to the end")]
+    assert said(output) == ends
+
+
+# ------------------------------------------------------------------------ who sees which
+
+
+@pytest.mark.parametrize("options", BINDINGS)
+def test_slurm_hands_out_gpus_as_the_page_says(slurm, options):
+    assert bindings(slurm, options) == kept()["bindings"][options]
+
+
+# ---------------------------------------------------------------------- other launchers
+
+
+def test_the_same_script_runs_under_mpi(need, folder):
+    need("mpirun")
+    env = os.environ | CPU | MPI
+    done = run(*MPIRUN, "-n", "2", sys.executable, "hello.py", cwd=folder(), env=env)
+    assert said(done.stdout) == hello(2, 2)
+
+
+def test_the_same_script_runs_under_the_launcher_for_one_machine(folder):
+    line = sys.executable, "local.py", "-n", "2", "--devices", "2", "hello.py"
+    done = run(*line, cwd=folder())
+    assert said(done.stdout, r"\[\d\] .*") == [
+        f"[{i}] {line}" for i, line in enumerate(hello(2, 2))
+    ]
+
+
+@pytest.mark.parametrize("launcher", [(*MPIRUN, "-n", "2"), ()])
+def test_mpi4py_tells_jax_what_it_knows(need, launcher):
+    need("mpirun")
+    pytest.importorskip("mpi4py")
+    script = JOIN.format("cluster_detection_method='mpi4py'")
+    done = run(*launcher, sys.executable, "-c", script, env=os.environ | CPU | MPI)
+    count = 2 if launcher else 1
+    assert said(done.stdout, r"\d \d") == [f"{i} {2 * count}" for i in range(count)]
+
+
+def test_mpi_starts_processes_on_other_hosts(need, folder):
+    need("mpirun", "ip")
+    env = os.environ | CPU | MPI
+    own = [] if os.geteuid() == 0 else ["--map-root-user", "--user"]
+    inside = "unshare", *own, "--net", "--mount", HOSTS, "2"
+    if run(*inside, "true", check=False, env=env).returncode:
+        pytest.skip("this machine allows no network namespaces")
+    line = *MPIRUN, "-H", "host0,host1", "--mca", "plm_rsh_agent", f"{HOSTS} -"
+    names = "-x", "JAX_PLATFORMS", "-x", "JAX_NUM_CPU_DEVICES"
+    done = run(
+        *inside, *line, *names, sys.executable, "hello.py", cwd=folder(), env=env
+    )
+    assert said(done.stdout) == hello(2, 2)
+
+
+# --------------------------------------------------------------------- nothing is left
+
+
+def alive(word):
+    """Return the processes whose environment or command line names `word`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in words and int(folder.name) != os.getpid():
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_killed_leaves_nothing(need, number):
+    need("slurmctld", "slurmd", "srun", "sbatch")
+    script = """
+import sys; sys.path.insert(0, "tools")
+from throwaway import Slurm
+with Slurm() as slurm:
+    slurm.sbatch("--wrap", "srun sleep 100", "--output=/dev/null")
+    while not slurm.run("squeue", "-hs").stdout.count("sleep"): pass
+    print(slurm.folder, flush=True)
+    slurm.run("sleep", "100")
+"""
+    line = sys.executable, "-c", script
+    with subprocess.Popen(line, cwd=ROOT, stdout=-1, stderr=-1, text=True) as run:
+        home = run.stdout.readline().strip()
+        assert len(alive(home)) > 5
+        run.send_signal(number)
+        run.wait(30)
+    limit = time.monotonic() + 30
+    while (left := alive(home)) or Path(home).exists():
+        assert time.monotonic() < limit, left
+        time.sleep(0.1)
+
+
+def test_a_daemon_ends_with_the_command_that_started_it(tmp_path):
+    script = f"setsid sleep 1234 & echo $! > {tmp_path}/pid"
+    subprocess.run([*GUARD, "-", "sh", "-c", script], stdin=subprocess.PIPE, check=True)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Run a command on host0 of N hosts: network namespaces, joined by a bridge.
+#
+#     unshare --net --mount hosts.sh N command ...     all is gone when the command ends
+#     hosts.sh - host1 command ...                     on host1, as `ssh host1` would
+#
+# Each host has its name and an address 10.77.0.x in an /etc/hosts of its own.
+set -eu
+PATH=$PATH:/usr/sbin:/sbin
+there() {
+  name=$1 && shift
+  exec nsenter --net=/run/netns/"$name" unshare --uts sh -c \
+    'hostname "$0" && eval "$@"' "$name" "$@"
+}
+if [ "$1" = - ]; then
+  shift
+  there "$@"
+fi
+count=$1 && shift
+mount -t tmpfs none /run && mkdir /run/netns
+echo "127.0.0.1 localhost" > /run/hosts
+ip link add bridge type bridge && ip link set bridge up
+for i in $(seq 0 $((count - 1))); do
+  echo "10.77.0.$((i + 1)) host$i" >> /run/hosts
+  ip netns add "host$i"
+  ip link add "port$i" type veth peer name eth0 netns "host$i"
+  ip link set "port$i" master bridge up
+  ip -n "host$i" address add "10.77.0.$((i + 1))/24" dev eth0
+  ip -n "host$i" link set eth0 up
+  ip -n "host$i" link set lo up
+done
+mount --bind /run/hosts /etc/hosts
+there host0 "$@"
