@@ -104,6 +104,21 @@ def browser(session):
 
 
 @nox.session(default=False)
+def cluster(session):
+    """Submit the files of launch/ to a throwaway Slurm, and try them under MPI."""
+    session.install(*LOCK)
+    session.run("pytest", "tests/cluster", *session.posargs)
+
+
+@nox.session(default=False)
+def transcripts(session):
+    """Run the jobs again whose outputs the page on launching keeps."""
+    session.install(*LOCK)
+    data = "docs/processes/data/launching.json"
+    session.run("python", "tools/transcripts.py", data)
+
+
+@nox.session(default=False)
 def atlas(session):
     """Survey all operations again; `-- 0.9.2` does it with that version of JAX."""
     session.install(*LOCK)

@@ -56,9 +56,10 @@ def main(folder: str, *command: str) -> int:
         signal.signal(number, lambda *_: None)  # the lifeline decides; not inherited
     try:
         with open(os.devnull) as nothing:
-            pid = subprocess.Popen(command, stdin=nothing).pid
-        threading.Thread(target=hold, args=(0, pid), daemon=True).start()
-        code = reap(pid)
+            process = subprocess.Popen(command, stdin=nothing)
+        lifeline = threading.Thread(target=hold, args=(0, process.pid), daemon=True)
+        lifeline.start()
+        code = reap(process.pid)
     finally:
         sweep()
         if folder != "-":

@@ -2,19 +2,20 @@
 # Run a command on host0 of N hosts: network namespaces, joined by a bridge.
 #
 #     unshare --net --mount hosts.sh N command ...     all is gone when the command ends
-#     hosts.sh - host1 command ...                     on host1, as `ssh host1` would
+#     hosts.sh on host1 command ...                     on host1, as `ssh host1` would
 #
 # Each host has its name and an address 10.77.0.x in an /etc/hosts of its own.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
-there() {
+on() {
   name=$1 && shift
-  exec nsenter --net=/run/netns/"$name" unshare --uts sh -c \
-    'hostname "$0" && eval "$@"' "$name" "$@"
+  nsenter --net=/run/netns/"$name" unshare --uts sh -c \
+    'hostname "$0" && exec "$@"' "$name" "$@"
 }
-if [ "$1" = - ]; then
-  shift
-  there "$@"
+if [ "$1" = on ]; then
+  name=$2 && shift 2
+  on "$name" sh -c "$*"               # ssh, too, makes one line of the words
+  exit
 fi
 count=$1 && shift
 mount -t tmpfs none /run && mkdir /run/netns
@@ -30,4 +31,4 @@ for i in $(seq 0 $((count - 1))); do
   ip -n "host$i" link set lo up
 done
 mount --bind /run/hosts /etc/hosts
-there host0 "$@"
+on host0 "$@"                          # no exec: the bridge lives as long as we do

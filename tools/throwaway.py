@@ -75,7 +75,9 @@ NODE = (
 def missing(*programs: str) -> str:
     """Return what to install for these programs, or nothing if all are there."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    packages = {PROGRAMS[name] for name in programs if not shutil.which(name, path=path)}
+    packages = {
+        PROGRAMS[name] for name in programs if not shutil.which(name, path=path)
+    }
     return f"apt-get install {' '.join(sorted(packages))}" if packages else ""
 
 
@@ -128,7 +130,9 @@ class Slurm:
         (self.folder / "slurm.conf").write_text(text)
         for number in range(4):
             (self.folder / f"gpu{number}").symlink_to("/dev/null")
-        (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-3]\n")
+        (self.folder / "gres.conf").write_text(
+            f"Name=gpu File={self.folder}/gpu[0-3]\n"
+        )
         own = ("SLURM_", "SBATCH_", "SRUN_", "OMPI_", "PMIX_", "CUDA_VISIBLE_DEVICES")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         self.env["PATH"] += ":/usr/sbin:/sbin"
@@ -140,7 +144,13 @@ class Slurm:
         script = " & ".join(daemons) + " & wait"
         with (self.folder / "daemons.log").open("w") as log:
             self.daemons = guarded(
-                "sh", "-c", script, folder=self.folder, env=self.env, stdout=log, stderr=log
+                "sh",
+                "-c",
+                script,
+                folder=self.folder,
+                env=self.env,
+                stdout=log,
+                stderr=log,
             )
         limit = time.monotonic() + 60
         while self.state() != f"{len(NODES)} idle":
@@ -166,7 +176,9 @@ class Slurm:
 
     def sbatch(self, *words, env=(), **options) -> str:
         """Submit a job, and return its number."""
-        return self.run("sbatch", "--parsable", *words, env=env, **options).stdout.strip()
+        return self.run(
+            "sbatch", "--parsable", *words, env=env, **options
+        ).stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
         """Return what Slurm knows of a job."""

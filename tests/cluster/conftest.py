@@ -10,13 +10,18 @@ from throwaway import Slurm, missing
 ROOT = Path(__file__).parents[2]
 
 
+def lack(words):
+    """Skip for what this machine lacks; in CI, fail."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(words)
+
+
 @pytest.fixture(scope="session")
 def need():
     """Skip without these programs, saying what to install; fail in CI."""
 
     def need(*programs):
         if command := missing(*programs):
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(command)
+            lack(command)
 
     return need
 

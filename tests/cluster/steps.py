@@ -1,8 +1,8 @@
 """Counts in all processes together, keeps the number in a file, goes on from there.
 
-    steps.py          until somebody sends SIGTERM; in the second life to 10
-    steps.py kill     to 10, and process 1 dies after step 3 of the first life
-    steps.py bug      fails at once
+steps.py          until somebody sends SIGTERM; in the second life to 10
+steps.py kill     to 10, and process 1 dies after step 3 of the first life
+steps.py bug      fails at once
 """
 
 import os

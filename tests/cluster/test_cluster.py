@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import lack
 from throwaway import GUARD, run
 from transcripts import BINDINGS, bindings, kept
 
@@ -20,7 +21,8 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MPIRUN = "mpirun", "--oversubscribe"
 PAGE = (ROOT / "docs/processes/launching.md").read_text()
 JOIN = "import jax\njax.distributed.initialize({})\n"
-JOIN += "__import__('sys').stdout.write(f'{{jax.process_index()}} {{jax.device_count()}}\\n')"
+JOIN += "line = f'{{jax.process_index()}} {{jax.device_count()}}\\n'\n"
+JOIN += "__import__('sys').stdout.write(line)"
 
 
 def said(text, what=r"process \d.*"):
@@ -29,11 +31,8 @@ def said(text, what=r"process \d.*"):
 
 
 def hello(processes, devices):
-    every = processes * devices
-    return [
-        f"process {i} of {processes}: {devices} of {every} devices, and the sum is right"
-        for i in range(processes)
-    ]
+    words = f"{devices} of {processes * devices} devices, and the sum is right"
+    return [f"process {i} of {processes}: {words}" for i in range(processes)]
 
 
 @pytest.fixture
@@ -81,12 +80,11 @@ def test_a_newcomer_needs_only_the_page(folder, slurm, submit):
     (home / "run.py").write_text(script)
     state, output = submit(home, *line.split())
     assert state == "COMPLETED", output
-    assert said(output, r"float32.*") == [
-        "float32[64@x]  10 steps  error below 1e-4: True"
-    ]
+    assert "on 8 devices" in output
+    assert output.count("error below 1e-4: True") == 8
 
 
-# ------------------------------------------------------------------------- starting anew
+# ------------------------------------------------------------------------ starting anew
 
 
 def test_a_job_whose_process_dies_goes_on(folder, submit):
@@ -100,10 +98,17 @@ def test_a_job_whose_process_dies_goes_on(folder, submit):
 
 def test_a_job_that_has_a_bug_gives_up(folder, submit):
     state, output = submit(
-        folder(), "--nodes=1", "--ntasks-per-node=1", "restart.sbatch", str(STEPS), "bug"
+        folder(),
+        "--nodes=1",
+        "--ntasks-per-node=1",
+        "restart.sbatch",
+        str(STEPS),
+        "bug",
     )
     assert state == "FAILED"
-    assert [f"attempt {i} failed with code 1" in output for i in (1, 2, 3)] == [True] * 3
+    assert [f"attempt {i} failed with code 1" in output for i in (1, 2, 3)] == [
+        True
+    ] * 3
 
 
 def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
@@ -111,11 +116,15 @@ def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
     words = *limit, "--ntasks-per-node=1", "restart.sbatch", str(STEPS)
     state, output = submit(folder(), *words)
     assert state == "COMPLETED", output
-    ends = [f"process {i} {end}" for i in range(2) for end in ("stops", "went on to the end")]
+    ends = [
+        f"process {i} {end}"
+        for i in range(2)
+        for end in ("stops", "went on to the end")
+    ]
     assert said(output) == ends
 
 
-# ------------------------------------------------------------------------ who sees which
+# ----------------------------------------------------------------------- who sees which
 
 
 @pytest.mark.parametrize("options", BINDINGS)
@@ -144,7 +153,6 @@ def test_the_same_script_runs_under_the_launcher_for_one_machine(folder):
 @pytest.mark.parametrize("launcher", [(*MPIRUN, "-n", "2"), ()])
 def test_mpi4py_tells_jax_what_it_knows(need, launcher):
     need("mpirun")
-    pytest.importorskip("mpi4py")
     script = JOIN.format("cluster_detection_method='mpi4py'")
     done = run(*launcher, sys.executable, "-c", script, env=os.environ | CPU | MPI)
     count = 2 if launcher else 1
@@ -157,8 +165,8 @@ def test_mpi_starts_processes_on_other_hosts(need, folder):
     own = [] if os.geteuid() == 0 else ["--map-root-user", "--user"]
     inside = "unshare", *own, "--net", "--mount", HOSTS, "2"
     if run(*inside, "true", check=False, env=env).returncode:
-        pytest.skip("this machine allows no network namespaces")
-    line = *MPIRUN, "-H", "host0,host1", "--mca", "plm_rsh_agent", f"{HOSTS} -"
+        lack("this machine allows no network namespaces")
+    line = *MPIRUN, "-H", "host0,host1", "--mca", "plm_rsh_agent", f"{HOSTS} on"
     names = "-x", "JAX_PLATFORMS", "-x", "JAX_NUM_CPU_DEVICES"
     done = run(
         *inside, *line, *names, sys.executable, "hello.py", cwd=folder(), env=env
@@ -174,7 +182,9 @@ def alive(word):
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+            words = (folder / "environ").read_bytes() + (
+                folder / "cmdline"
+            ).read_bytes()
         except OSError:
             continue
         if word.encode() in words and int(folder.name) != os.getpid():
