@@ -113,7 +113,7 @@ def test_the_page_shows_every_binding_and_how_to_mend_it():
 
 
 def valid(jobset):
-    """Whether JobSet's published types take all of it; what they do not know is lost."""
+    """Whether JobSet's published types take all of it; the unknown is lost."""
     return JobsetV1alpha2JobSet.from_dict(jobset).to_dict() == jobset
 
 
