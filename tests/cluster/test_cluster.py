@@ -116,6 +116,7 @@ def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
     words = *limit, "--ntasks-per-node=1", "restart.sbatch", str(STEPS)
     state, output = submit(folder(), *words)
     assert state == "COMPLETED", output
+    assert "attempt" not in output  # it was queued again
     ends = [
         f"process {i} {end}"
         for i in range(2)
