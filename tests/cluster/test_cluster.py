@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import lack
-from throwaway import GUARD, run
+from throwaway import run
 from transcripts import BINDINGS, bindings, kept
 
 ROOT = Path(__file__).parents[2]
@@ -206,11 +206,11 @@ with Slurm() as slurm:
     slurm.run("sleep", "100")
 """
     line = sys.executable, "-c", script
-    with subprocess.Popen(line, cwd=ROOT, stdout=-1, stderr=-1, text=True) as run:
-        home = run.stdout.readline().strip()
+    with subprocess.Popen(line, cwd=ROOT, stdout=-1, stderr=-1, text=True) as runs:
+        home = runs.stdout.readline().strip()
         assert len(alive(home)) > 5
-        run.send_signal(number)
-        run.wait(30)
+        runs.send_signal(number)
+        runs.wait(30)
     limit = time.monotonic() + 30
     while (left := alive(home)) or Path(home).exists():
         assert time.monotonic() < limit, left
@@ -219,5 +219,5 @@ with Slurm() as slurm:
 
 def test_a_daemon_ends_with_the_command_that_started_it(tmp_path):
     script = f"setsid sleep 1234 & echo $! > {tmp_path}/pid"
-    subprocess.run([*GUARD, "-", "sh", "-c", script], stdin=subprocess.PIPE, check=True)
+    run("sh", "-c", script)
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
