@@ -418,7 +418,7 @@ def test_the_program_does_not_grow_with_n():
         return solve.lower(a, b).as_text()
 
     with devices((2, 4)):
-        small, large = text(256), text(16384)
+        small, large = text(2048), text(32768)
     assert len(large) < 1.04 * len(small)  # longer numbers, no more lines
 
 

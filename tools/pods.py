@@ -73,17 +73,17 @@ def reduced(size: int, x: int) -> int:
     return -(-2 * size * (x - 1) // x)
 
 
-def windows(n: int, width=128, stages=4) -> list[tuple[int, int]]:
+def windows(n: int, width: int, stages: int) -> list[tuple[int, int]]:
     """Return first and last step of the windows in which a matrix is factored."""
     cuts = [n // width * stage // stages for stage in range(stages + 1)]
     return list(pairwise(cuts))
 
 
-def lu_bytes(n: int, each: int, x: int, y: int, width=128) -> int:
+def lu_bytes(n: int, each: int, x: int, y: int, width=64) -> int:
     """Add up what the steps of `lu_factor` send, window by window."""
     high, wide, total = width // x, width // y, 0
     row, square, rounds = width * each, width * width * each, math.ceil(math.log2(x))
-    for first, last in windows(n):
+    for first, last in windows(n, width, stages=8):
         panel = (n // x - first * high) * wide * (y - 1) * each
         duels = rounds * (square + row)
         known = reduced(square, x) + reduced(row, x * y)
@@ -95,7 +95,7 @@ def lu_bytes(n: int, each: int, x: int, y: int, width=128) -> int:
 def cholesky_bytes(n: int, each: int, x: int, y: int, width=128) -> int:
     """Add up what the steps of `cho_factor` send, and the word on its success."""
     high, wide, total = width // x, width // y, reduced(4, x * y)
-    for first, last in windows(n):
+    for first, last in windows(n, width, stages=4):
         panel = (n // x - first * high) * wide * (y - 1) * each
         head = high * width * (x - 1) * each
         across = reduced((n // y - first * wide) * width * each, x)

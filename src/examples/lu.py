@@ -37,9 +37,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import AxisType
 
-WIDTH = 128  # of a panel: wide enough for fast products, narrow beside the matrix
-TILE = 256  # columns of the product that are held at a time, or a quarter of all
-STAGES = 4  # windows of shrinking height, each with a loop of its own
+WIDTH = 64  # of a panel: wide enough for fast products, narrow beside the matrix
+TILE = 64  # rows of the product that are held at a time, while the cache has them
+STAGES = 8  # windows that shrink towards the end, each with a loop of its own
 BLOCKS = jax.P("x", "y")
 DTYPES = "float32", "float64", "complex64", "complex128"
 
@@ -120,6 +120,8 @@ def deal(a: Array) -> Array:
 
 def fill_up(block: Array, n: int) -> Array:
     """Append rows and columns of an identity to a block, inside `jax.shard_map`."""
+    if math.prod(plan(n)) == n:
+        return block
     row = numbers(n, "x")[lax.axis_index("x")][:, None]
     column = numbers(n, "y")[lax.axis_index("y")][None]
     more = [(0, row.size - block.shape[0]), (0, column.size - block.shape[1])]
@@ -223,26 +225,34 @@ def inverses(packed: Array) -> tuple[Array, Array]:
     )
 
 
-def subtract(block: Array, left: Array, l_panel: Array, u_rows: Array) -> Array:
-    """Subtract a product from the last rows and columns of `block`, tile by tile.
+def upper_rows(winning: Array, lower: Array, left: Array, skip: int) -> Array:
+    """Turn the pivot rows into rows of U, from column `left` >= skip on: [width, n]."""
+    old = winning[:, skip:]
+    finished = jnp.arange(skip, winning.shape[1])[None] < left
+    new = jnp.where(finished, old, dot(lower, old))
+    return lax.dynamic_update_slice(winning, new, (0, skip))
 
-    block: [m, n], l_panel: [k, width], u_rows: [width, n] -> [m, n], changed in the
-    last k rows and from column `left` on, so that only a tile of the product is held
+
+def subtract(block: Array, corner, l_panel: Array, u_rows: Array, skip: int) -> Array:
+    """Subtract a product from what is right of a corner and below it, tile by tile.
+
+    block: [m, n], corner: its first row >= m - k and column >= skip, l_panel:
+    [k, width], zero above the corner, u_rows: [width, n] -> [m, n]
     """
-    (m, n), k = block.shape, len(l_panel)
-    tile = min(TILE, -(-n // 4))
+    (m, n), k, (top, left) = block.shape, len(l_panel), corner
+    tile = min(TILE, k)
+    u_rows = jnp.where(jnp.arange(skip, n)[None] < left, 0, u_rows[:, skip:])
 
     def update(turn, block):
-        end = n - turn * tile
-        start = jnp.maximum(end - tile, 0)
-        columns = start + jnp.arange(tile)[None]
-        u_tile = lax.dynamic_slice_in_dim(u_rows, start, tile, axis=1)
-        u_tile = jnp.where((columns >= left) & (columns < end), u_tile, 0)
-        old = lax.dynamic_slice(block, (m - k, start), (k, tile))
-        new = old - dot(l_panel, u_tile)
-        return lax.dynamic_update_slice(block, new, (m - k, start))
+        end = m - turn * tile
+        start = jnp.maximum(end - tile, m - k)
+        l_tile = lax.dynamic_slice_in_dim(l_panel, start - (m - k), tile)
+        again = start + jnp.arange(tile)[:, None] >= end  # rows of the tile before
+        old = lax.dynamic_slice(block, (start, skip), (tile, n - skip))
+        new = old - dot(jnp.where(again, 0, l_tile), u_rows)
+        return lax.dynamic_update_slice(block, new, (start, skip))
 
-    return lax.fori_loop(0, (n - left + tile - 1) // tile, update, block)
+    return lax.fori_loop(0, (m - top + tile - 1) // tile, update, block)
 
 
 def store(block: Array, step: Array, l_panel: Array, u_rows: Array, packed: Array):
@@ -287,9 +297,9 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     lower, upper = inverses(packed)
     below = (ids >= done + width)[:, None]
     l_panel = jnp.where(below, dot(panel, upper), 0)
-    finished = jnp.arange(block.shape[1])[None] < left
-    u_rows = jnp.where(finished, winning, dot(lower, winning))
-    block = subtract(block, left + wide, l_panel, u_rows)
+    u_rows = upper_rows(winning, lower, left, first * wide)
+    corner = (step + 1) * high, left + wide
+    block = subtract(block, corner, l_panel, u_rows, first * wide)
     return store(block, step, l_panel, u_rows, packed), rows
 
 
@@ -332,10 +342,9 @@ def lu_factor(a: Array) -> Factors:
     def run(block):
         steps, _ = plan(n)
         state = fill_up(block, n), in_order(numbers(n, "x"), steps)
-        end = steps - lax.axis_size(
-            "x"
-        )  # a window has as many rows as a panel, or more
-        cuts = [min(steps * i // STAGES, end) for i in range(STAGES)]
+        end = steps - lax.axis_size("x")  # a window is no lower than a panel is wide
+        loops = min(STAGES, max(steps // 4, 1))  # of four steps or more
+        cuts = [min(steps * i // loops, end) for i in range(loops)]
         for first, last in zip(cuts, [*cuts[1:], steps], strict=True):
             if last > first:
                 body = functools.partial(eliminate, first)
@@ -494,7 +503,7 @@ def slogdet(a: Array) -> tuple[Array, Array]:
     factors = lu_factor(a)
     u, columns = diagonal(factors), in_order(numbers(len(a), "y"), len(factors.rows))
     swaps = parity(factors.rows.ravel()) * parity(columns.ravel())
-    sign = jnp.where((u == 0).any(), 0, swaps * jnp.sign(u).prod())
+    sign = swaps * jnp.sign(u).prod()
     return sign, jnp.where(sign == 0, -jnp.inf, jnp.log(jnp.abs(u)).sum())
 
 
