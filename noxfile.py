@@ -58,7 +58,9 @@ def lint(session):
 def tests_oldest(session):
     """Test the modules on the oldest JAX that they support."""
     jax = f"jax=={OLDEST}", f"jaxlib=={OLDEST}"
-    session.install(*jax, "hypothesis", "optax", "pytest>=9", "rich")
+    formats = "grain", "h5py", "orbax-checkpoint", "tensorstore", "zarr"
+    others = "hypothesis", "mpi4py", "optax", "pytest>=9", "rich"
+    session.install(*jax, *formats, *others)
     modules = sorted(Path("src/examples").glob("[!_]*.py"))
     session.run("pytest", *(f"tests/test_{module.stem}.py" for module in modules))
 
