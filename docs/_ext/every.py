@@ -6,6 +6,7 @@ line of options.
 """
 
 import re
+from typing import ClassVar
 
 from docutils import nodes
 from pygments.lexer import bygroups, inherit
@@ -21,7 +22,7 @@ class EveryLexer(PythonLexer):
 
     name = "every"
     aliases = ("every",)
-    tokens = {  # noqa: RUF012, as Pygments has it
+    tokens: ClassVar = {
         "root": [(r"\A(%%every)(.*\n)", bygroups(Keyword, Text)), inherit]
     }
 

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 
 from jupyter_cache import get_cache
+from plain import front_matter
 
 FENCE = re.compile(r"^```\{code-cell\}.*?^```", re.M | re.S)
 IMPORT = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
-DATA = re.compile(r"\A---\n(?:.*\n)*?data: (.+)\n")
 KERNEL = re.compile(r"^kernelspec:\n  display_name: (.*)\n  name: (.*)\n", re.M)
 
 
@@ -42,8 +42,7 @@ def modules(text, folder) -> list[Path]:
 
 def data(text, folder) -> list[Path]:
     """List the files that a page in `folder` reads, as its front matter states them."""
-    found = DATA.match(text.partition("\n---\n")[0] + "\n")
-    return [folder / name for name in found[1].split()] if found else []
+    return [folder / name for name in front_matter(text).get("data", "").split()]
 
 
 def with_key(text, key) -> str:

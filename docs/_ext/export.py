@@ -13,10 +13,9 @@ from pathlib import Path
 
 import jupytext
 import nbformat
-import yaml
 from execution import data, modules
 from nbformat.v4 import new_code_cell, new_markdown_cell
-from plain import plain
+from plain import front_matter, plain
 
 INCLUDE = re.compile(
     r"^(?P<indent> *)(?P<marks>`{3,}|:{3,})\{literalinclude\} +(?P<path>\S+) *\n"
@@ -25,7 +24,6 @@ INCLUDE = re.compile(
 )
 OPTION = re.compile(r"^ *:([\w-]+): *(.*)$", re.M)
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)([^)\s]+)(\))")
-FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.S)
 COLLAPSED = {"solution", "hide-cell", "hide-input"}
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
 LOOKS = {"caption", "class", "dedent", "emphasize-lines", "language", "linenos", "name"}
@@ -40,8 +38,6 @@ NOTE = """\
 >
 > It needs Python {python} or later and `pip install {needs}`."""
 
-# Pages that start processes, or tell what comes before JAX looks for devices.
-AHEAD = re.compile(r"Processes\(4, devices=2\)|import preflight$", re.M)
 DEVICES = r"""
 import jax
 
@@ -60,12 +56,6 @@ FOLDER = """\
 from pathlib import Path
 
 Path("examples").mkdir(exist_ok=True)  # for the modules that this page imports"""
-
-
-def front_matter(text) -> dict:
-    """Return the settings at the top of a page."""
-    found = FRONT.match(text)
-    return yaml.safe_load(found[1]) if found else {}
 
 
 def title(text) -> str:
@@ -148,6 +138,9 @@ def is_notebook(text) -> bool:
 def notebook(page, modules_folder):
     """Return a page as a notebook that runs in an empty folder.
 
+    Its first cell looks for eight devices, unless `devices: later` stands at the top of
+    the page: it starts processes, or tells what comes before JAX looks for devices.
+
     Args:
         page: a `plain.Page`.
         modules_folder: the folder with the modules that pages import.
@@ -161,7 +154,7 @@ def notebook(page, modules_folder):
     text = markdown(page.file.read_text(), page.file.parent)
     cells = jupytext.reads(text, "md:myst").cells
     start = [note(text, page)]
-    if not AHEAD.search(text):
+    if front_matter(text).get("devices") != "later":
         start.append(new_code_cell(DEVICES, id="devices"))
     cells = [numbered(n, cell, page) for n, cell in enumerate(cells, 1)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from posixpath import normpath
 
+import yaml
+
+FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.S)
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<marks>:{3,}|(?:`{3,}|~{3,})(?=[^`]*$))"
     r"(?:\{(?P<name>[\w:-]+)\})? *(?P<argument>.*)$"
@@ -36,6 +39,12 @@ BOXES = {"container", "div", "grid", "grid-item", "tab-set"}
 CODE = {"code", "code-block", "sourcecode"}
 NOTHING = {"contents", "index", "toctree"}
 WORDS = {"abbr", "download", "eq", "numref", "ref", "term"}
+
+
+def front_matter(text) -> dict:
+    """Return the settings at the top of a page."""
+    found = FRONT.match(text)
+    return yaml.safe_load(found[1]) if found else {}
 
 
 @dataclass(frozen=True)
