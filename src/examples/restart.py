@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: MIT-0
+"""Training that can be killed at any moment, and ends with the same numbers.
+
+Every so many steps all processes save the state together. Started again, from nothing,
+the same program finds the newest whole checkpoint and goes on from there. A step draws
+its random numbers from `fold_in(key, number)`, so that a step done twice does the same.
+
+    state    a tree of arrays with their shardings: parameters, moments, what changes
+    number   how many steps are done: names a checkpoint, and is the place in the data
+    step     (state, number) -> state, the same function in all processes
+
+    state = train(step, state, steps=1000, folder="checkpoints", every=100)
+
+A kill loses what came after the last save. SIGTERM to any process loses nothing: all
+save after the same step and exit with 75, which tells the launcher to start again. The
+new start may have other processes and another mesh: the state given says where the
+arrays are to lie, and each process reads its own parts.
+
+Cost: a save blocks until the state is copied, then goes on behind the training; each
+part is written once, by one of the processes that hold it. Beside it stay the last two.
+
+    python restart.py                                         alone, to try it
+    python local.py -n 2 --devices 2 --max-restarts 3 restart.py checkpoints
+
+Copy this file alone: it needs JAX and Orbax (orbax-checkpoint).
+"""
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from jax import Array
+from jax.experimental import multihost_utils
+
+AGAIN = 75  # the exit code EX_TEMPFAIL: nothing is wrong, start me again
+
+
+class Preempted(SystemExit):
+    """All processes have saved, for somebody wants the machine; exits with 75."""
+
+
+def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100) -> Any:
+    """Return the state after `steps` steps, of which the folder may hold the first.
+
+    Call it in all processes, with the same arguments. Each step gets the state and the
+    number of steps before it. The state is saved after each `every` steps, and at the
+    end; the folder is one that all processes see.
+
+    Args:
+        step: (state, number) -> state, with the same types and shardings.
+        state: the tree to start from; it says where restored arrays are to lie.
+        steps: how many steps there are in all, also those before a restart.
+        folder: where the checkpoints are; it is made if it is not there.
+        every: how many steps lie between two saves.
+
+    Raises:
+        Preempted: when SIGTERM came to a process, after all have saved.
+        ValueError: when something in the state is not an array, or the folder holds
+            another model, more steps, or a damaged checkpoint.
+    """
+    if steps < 0 or every < 1:
+        raise ValueError(f"steps={steps}, every={every}: pass at least 0 and 1")
+    named(state)
+    checkpoints = open_folder(folder)
+    first, state = resume(checkpoints, state)
+    if first > steps:
+        raise ValueError(f"{folder} holds {first} steps: pass as many, not {steps}")
+    for number in range(first + 1, steps + 1):
+        state = step(state, number - 1)
+        stop = preempted(number) and number < steps
+        if stop or number % every == 0 or number == steps:
+            save(checkpoints, number, state)
+        if stop:
+            checkpoints.close()
+            raise Preempted(AGAIN)
+    checkpoints.close()  # waits until the last save is complete
+    return state
+
+
+def open_folder(folder: str | Path) -> ocp.CheckpointManager:
+    """Return what saves to a folder and keeps two checkpoints; drop unfinished ones."""
+    options = ocp.CheckpointManagerOptions(
+        preservation_policy=ocp.checkpoint_managers.LatestN(2),
+        cleanup_tmp_directories=True,
+    )
+    handler = ocp.StandardCheckpointHandler()
+    return ocp.CheckpointManager(
+        Path(folder).resolve(), item_handlers=handler, options=options
+    )
+
+
+def save(checkpoints: ocp.CheckpointManager, number: int, state: Any):
+    """Copy the state, and begin to write it as checkpoint `number`.
+
+    It counts when all parts are written: `checkpoints.wait_until_finished()`.
+    """
+    checkpoints.save(number, args=ocp.args.StandardSave(named(state)), force=True)
+
+
+def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
+    """Return the newest checkpoint's number, and its state in the layout of `state`.
+
+    Without a checkpoint return 0 and `state`. Raises ValueError for the checkpoint of
+    another model, or one that is damaged.
+    """
+    number = latest(checkpoints)
+    if number == 0:
+        return 0, state
+    wanted = named(state)
+    where = f"checkpoint {number} of {checkpoints.directory}"
+    with whole(where):
+        found = checkpoints.item_metadata(number).tree
+        found = {name: describe(leaf) for name, leaf in found.items()}
+    compare(found, {name: describe(leaf) for name, leaf in wanted.items()}, where)
+    layout = {
+        name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+        for name, leaf in wanted.items()
+    }
+    with whole(where):
+        arrays = checkpoints.restore(number, args=ocp.args.StandardRestore(layout))
+    leaves = [arrays[name] for name in wanted]
+    return number, jax.tree.unflatten(jax.tree.structure(state), leaves)
+
+
+def latest(checkpoints: ocp.CheckpointManager) -> int:
+    """Return the number of the newest checkpoint that process 0 sees, or 0."""
+    number = checkpoints.latest_step() or 0  # another process may see an older one
+    return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+
+
+def named(state: Any) -> dict[str, Array]:
+    """Return the arrays of a tree by name, or raise ValueError for other leaves."""
+    leaves, _ = jax.tree.flatten_with_path(state)
+    arrays = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    for name, leaf in arrays.items():
+        if not isinstance(leaf, Array):
+            raise ValueError(
+                f"state{name} is of type {type(leaf).__name__}: make it an array with "
+                "a sharding over the devices of all processes"
+            )
+    return arrays
+
+
+def describe(leaf: Any) -> str:
+    """Return the type and shape of an array, or of what is known of a saved one."""
+    return f"{np.dtype(leaf.dtype).name}{[*leaf.shape]}"
+
+
+def compare(found: dict[str, str], wanted: dict[str, str], where: str):
+    """Raise ValueError, which names what differs, unless the two are equal."""
+    if found == wanted:
+        return
+    names = sorted(found.keys() | wanted.keys())
+    lines = [
+        f"  state{name} is {found.get(name, 'missing')} there and "
+        f"{wanted.get(name, 'missing')} here"
+        for name in names
+        if found.get(name) != wanted.get(name)
+    ]
+    text = "\n".join(lines)
+    raise ValueError(f"{where} is of another model; pass another folder:\n{text}")
+
+
+@contextlib.contextmanager
+def whole(where: str) -> Iterator[None]:
+    """Turn whatever reading raises into a ValueError that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(
+            f"{where} is damaged: remove it, to go on from the one before it"
+        ) from error
+
+
+def preempted(number: int) -> bool:
+    """Return whether all are to save after this step, for one was told to end.
+
+    Call it in all processes after every step: they agree on a step that none has done.
+    """
+    listens = jax.config.jax_enable_preemption_service
+    return listens and multihost_utils.reached_preemption_sync_point(number)
+
+
+# --------------------------------------------------- an example: put your own here
+
+
+def begin() -> tuple:
+    """Return random parameters and no momentum, in the mesh in context.
+
+    w1: [N, F@model]; w2: [F@model, N]
+    """
+    first, second = jax.random.split(jax.random.key(0))
+    columns, rows = jax.P(None, "model"), jax.P("model", None)
+    params = {
+        "w1": jax.random.normal(first, (12, 24), out_sharding=columns) / 4,
+        "w2": jax.random.normal(second, (24, 12), out_sharding=rows) / 4,
+    }
+    return params, jax.tree.map(jnp.zeros_like, params)
+
+
+def loss(params: dict[str, Array], number: int) -> Array:
+    """Return how far the model is from sin, on the batch of step `number`."""
+    key = jax.random.fold_in(jax.random.key(1), number)  # a repeated step repeats it
+    x = jax.random.normal(key, (24, 12), out_sharding=jax.P("data"))
+    hidden = jnp.tanh(x @ params["w1"])
+    y = jnp.matmul(hidden, params["w2"], out_sharding=jax.P("data"))
+    return jnp.mean((y - jnp.sin(x)) ** 2)
+
+
+@jax.jit
+def learn(state: tuple, number: int) -> tuple:
+    """Return the state one step later."""
+    params, moments = state
+    gradient = jax.grad(loss)(params, number)
+    moments = jax.tree.map(lambda m, g: 0.9 * m + g, moments, gradient)
+    return jax.tree.map(lambda p, m: p - 0.1 * m, params, moments), moments
+
+
+def run(folder: str, steps: int):
+    """Train on all devices until `steps` are done, and tell the loss."""
+    sizes = jax.process_count(), jax.local_device_count()
+    with jax.set_mesh(jax.make_mesh(sizes, ("data", "model"))):
+        params, _ = train(learn, begin(), steps, folder, every=20)
+        value = float(jax.jit(loss)(params, steps))
+    if jax.process_index() == 0:
+        print(f"loss after {steps} steps: {value:.4f}")
+
+
+def main():
+    """Train in the folder that the command names, or alone, interrupted once."""
+    if len(sys.argv) > 1:
+        jax.distributed.initialize()
+        run(sys.argv[1], 100)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            run(folder, 50)
+            run(folder, 100)
+
+
+if __name__ == "__main__":
+    main()
