@@ -1,5 +1,6 @@
 """A training that is killed at any moment ends with the bits of the undisturbed one."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -8,7 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from examples import restart
 
 ROOT = Path(__file__).parents[1]
 LOCAL = ROOT / "launch/local.py"
@@ -80,10 +86,14 @@ def step(state, number):
     if plan == "wait" and number >= 10:
         time.sleep(0.1)
     state = restart.learn(state, number)
-    value = float(jax.jit(restart.loss)(state[0], number))
     if me == 0:
-        print("loss", number, value.hex(), flush=True)
+        print("step", number, parts(state), flush=True)
     return state
+
+
+def parts(state):
+    shards = (x.addressable_data(0) for x in jax.tree.leaves(state))
+    return hashlib.sha256(b"".join(np.asarray(s).tobytes() for s in shards)).hexdigest()
 
 
 def digest(state):
@@ -142,8 +152,9 @@ class Run:
         return [int(n) for n in re.findall(r"^\[0\] starts at (\d+)$", self.out, re.M)]
 
     @property
-    def losses(self):
-        return [(int(n), value) for n, value in self.find(r"loss (\d+) (.*)")]
+    def steps(self):
+        """The steps in the order in which they were done, with the bits after them."""
+        return [(int(n), bits) for n, bits in self.find(r"step (\d+) (\w+)")]
 
     @property
     def saved(self):
@@ -175,7 +186,7 @@ def prepared(folder):
 def test_an_undisturbed_run_says_nothing_but_its_own(undisturbed):
     assert (undisturbed.code, undisturbed.warnings) == (0, [])
     assert len(undisturbed.digests) == 1
-    assert [number for number, _ in undisturbed.losses] == list(range(STEPS))
+    assert [number for number, _ in undisturbed.steps] == list(range(STEPS))
     assert undisturbed.saved == [STEPS - EVERY, STEPS]
 
 
@@ -189,15 +200,15 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
     print("seed", seed, "kills", kills, "starts", run.starts)
     assert len(kills) == run.errors.count("local.py: restart ") == KILLS
     assert run.digests == undisturbed.digests
-    assert set(run.losses) == set(undisturbed.losses)  # also of each repeated step
+    assert set(run.steps) == set(undisturbed.steps)  # also of each repeated step
     nothing_is_lost(run.out)
 
 
 def nothing_is_lost(out):
     """A start begins at a save, and repeats less than the steps of two saves."""
     first = reached = 0
-    for word, number in re.findall(r"^\[\d\] (starts at|loss) (\d+)", out, re.M):
-        if word == "loss":
+    for word, number in re.findall(r"^\[\d\] (starts at|step) (\d+)", out, re.M):
+        if word == "step":
             reached = int(number) + 1
             continue
         assert int(number) % EVERY == 0
@@ -224,11 +235,8 @@ def test_a_notice_to_one_process_makes_all_save_and_asks_for_a_restart(
     run("preempt", "--max-restarts", "1")
     assert run.code == 0, run.errors
     assert run.errors.count("failed with code 75") == 1
-    first, again = run.starts
-    *_, before = (
-        n for n, _ in run.losses[: run.losses.index((again, dict(run.losses)[again]))]
-    )
-    assert (first, before) == (0, again - 1)  # no step was lost, none was repeated
+    assert [number for number, _ in run.steps] == list(range(STEPS))  # each done once
+    assert len(run.starts) == 2
     assert run.digests == undisturbed.digests
 
 
@@ -243,7 +251,195 @@ def test_a_notice_to_the_launcher_saves_and_stops(run, undisturbed):
     run("wait", "--grace", "60", act=act)
     assert run.code == 128 + signal.SIGTERM
     last = max(run.saved)
-    assert last == run.losses[-1][0] + 1
+    assert last == run.steps[-1][0] + 1
     run("none")
     assert run.starts == [last]
     assert run.digests == undisturbed.digests
+
+
+# ---------------------------------------------------------------- on another mesh
+
+
+def digest(state):
+    arrays = map(np.asarray, jax.tree.leaves(state))
+    return hashlib.sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()
+
+
+def on(*sizes):
+    """Put a mesh of this process in context."""
+    devices = jax.devices()[: sizes[0] * sizes[1]]
+    return jax.set_mesh(jax.make_mesh(sizes, ("data", "model"), devices=devices))
+
+
+def close(state, wanted):
+    for one, other in zip(*map(jax.tree.leaves, (state, wanted)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_other_processes_and_another_mesh_get_the_same_bits_and_go_on(run, undisturbed):
+    half, folder = STEPS // 2, run.path / "folder"
+    (saved,) = run("none", steps=half).digests
+    shutil.copytree(folder, run.path / "kept")
+    assert run("none", layout=(4, 1)).code == 0, run.errors
+    assert run.restored == {saved}
+    results = [folder]
+    for sizes in (1, 4), (2, 2), (2, 4):
+        results.append(shutil.copytree(run.path / "kept", run.path / f"{sizes}"))
+        with on(*sizes):
+            state = restart.train(restart.learn, restart.begin(), half, results[-1])
+            assert digest(state) == saved
+            restart.train(restart.learn, restart.begin(), STEPS, results[-1])
+    with on(1, 1):
+        start = restart.begin()
+        wanted, *states = (
+            restart.train(restart.learn, start, STEPS, folder)
+            for folder in (undisturbed.path / "folder", *results)
+        )
+    for state in states:
+        close(state, wanted)  # sums over the batch in another order: to rounding
+    print([digest(state) == digest(wanted) for state in states])
+
+
+@jax.jit
+def wander(x, number):
+    """Take a random step, without sums: each element has its own."""
+    key, lies = jax.random.fold_in(jax.random.key(2), number), jax.typeof(x).sharding
+    return x + jax.random.uniform(key, x.shape, out_sharding=lies.spec)
+
+
+def walkers(*spec):
+    return jax.device_put(np.zeros((8, 8), np.float32), jax.P(*spec))
+
+
+def test_a_computation_without_sums_is_exact_on_every_mesh(tmp_path):
+    with on(1, 1):
+        wanted = restart.train(wander, walkers(), 9, tmp_path / "wanted")
+    meshes = (
+        ((2, 4), ("data", "model")),
+        ((8, 1), ("data", None)),
+        ((1, 2), (None, "model")),
+    )
+    for steps, (sizes, spec) in zip((3, 6, 9), meshes, strict=True):
+        with on(*sizes):
+            state = restart.train(wander, walkers(*spec), steps, tmp_path / "moved")
+            assert jax.typeof(state).sharding.spec == jax.P(*spec)
+    assert digest(state) == digest(wanted)
+
+
+def test_it_works_with_auto_axes_and_saves_keys_and_integers(tmp_path):
+    axes = (jax.sharding.AxisType.Auto,) * 2
+    mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=axes)
+    lies = jax.NamedSharding(mesh, jax.P("data"))
+
+    def start():
+        numbers = jax.device_put(np.arange(8), lies)
+        return {"numbers": numbers, "key": jax.random.key(3), "half": jnp.bfloat16(1.5)}
+
+    def step(state, number):
+        return state | {"numbers": state["numbers"] + number}
+
+    restart.train(step, start(), 3, tmp_path)
+    state = restart.train(step, start(), 4, tmp_path)
+    assert state["numbers"].sharding == lies
+    assert state["half"].dtype == jnp.bfloat16
+    assert jax.random.key_data(state["key"]).tolist() == [0, 3]
+    np.testing.assert_array_equal(state["numbers"], np.arange(8) + 6)
+
+
+# --------------------------------------------------------- what is whole, and what not
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder with checkpoints 4 and 8, and the state of each."""
+    with on(2, 2):
+        states = {
+            steps: restart.train(restart.learn, restart.begin(), steps, tmp_path, 4)
+            for steps in (4, 8)
+        }
+    return tmp_path, {steps: digest(state) for steps, state in states.items()}
+
+
+def again(folder, steps=8):
+    """Restore, on another mesh."""
+    with on(1, 1):
+        return digest(restart.train(restart.learn, restart.begin(), steps, folder, 4))
+
+
+def test_what_it_returns_from_has_been_written(saved):
+    folder, states = saved
+    assert {path.name for path in folder.iterdir()} == {"4", "8"}
+    assert again(folder) == states[8]
+
+
+def test_a_save_that_was_not_completed_is_ignored_and_removed(saved):
+    folder, states = saved
+    unfinished = (folder / "8").rename(folder / "8.orbax-checkpoint-tmp")
+    assert again(folder, steps=4) == states[4]
+    assert not unfinished.exists()
+
+
+HARMS = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut off": lambda path: os.truncate(path, path.stat().st_size // 2),
+}
+
+
+def refuses(folder, right):
+    """Return whether the newest checkpoint is refused; else it must be right."""
+    try:
+        found = again(folder)
+    except ValueError as error:
+        found = str(error)
+    refused = f"checkpoint 8 of {folder} is damaged: remove it, to go on from the one "
+    assert found == right or found.startswith(refused)
+    return found != right
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_a_damaged_checkpoint_is_refused_or_of_no_consequence(saved, harm):
+    """No file of it can go wrong so that other numbers are restored."""
+    folder, states = saved
+    kept = shutil.copytree(folder / "8", folder / "kept")
+    refused = 0
+    for path in sorted(path for path in kept.rglob("*") if path.is_file()):
+        harm(folder / "8" / path.relative_to(kept))
+        refused += refuses(folder, states[8])
+        shutil.rmtree(folder / "8")
+        shutil.copytree(kept, folder / "8")
+    assert refused >= 3
+    shutil.rmtree(folder / "8")
+    assert again(folder, steps=4) == states[4]
+
+
+def test_the_checkpoint_of_another_model_is_refused_with_both_shapes(tmp_path):
+    like = {"w": jnp.zeros((2, 3)), "b": jnp.zeros(3)}
+    restart.train(lambda state, number: state, like, 1, tmp_path)
+    other = {"w": jnp.zeros((3, 2)), "c": jnp.zeros(3), "b": jnp.zeros(3)}
+    with pytest.raises(ValueError, match="is of another model") as refusal:
+        restart.train(lambda state, number: state, other, 2, tmp_path)
+    assert str(refusal.value).splitlines()[1:] == [
+        "  state['c'] is missing there and float32[3] here",
+        "  state['w'] is float32[2, 3] there and float32[3, 2] here",
+    ]
+
+
+REFUSED = {
+    "no array": ({"state": {"w": np.zeros(3)}}, r"state\['w'\] is of type ndarray"),
+    "negative": ({"steps": -1}, "steps=-1, every=1: pass at least 0 and 1"),
+    "never": ({"every": 0}, "steps=3, every=0: pass at least 0 and 1"),
+    "too far": ({"steps": 1}, "holds 2 steps: pass as many, not 1"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "words"), REFUSED.values(), ids=REFUSED)
+def test_other_bad_input_is_refused_before_any_step(tmp_path, wrong, words):
+    def never(state, number):
+        raise AssertionError("a step was made")
+
+    good = {"state": {"w": jnp.zeros(3)}, "steps": 3, "folder": tmp_path, "every": 1}
+    restart.train(lambda state, number: state, **good | {"steps": 2})
+    with pytest.raises(ValueError, match=words):
+        restart.train(never, **good | wrong)

@@ -150,7 +150,11 @@ def named(state: Any) -> dict[str, Array]:
 
 def describe(leaf: Any) -> str:
     """Return the type and shape of an array, or of what is known of a saved one."""
-    return f"{np.dtype(leaf.dtype).name}{[*leaf.shape]}"
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(
+            jax.random.key_data, leaf
+        )  # the form in which it is saved
+    return f"{leaf.dtype}{[*leaf.shape]}"
 
 
 def compare(found: dict[str, str], wanted: dict[str, str], where: str):
@@ -191,6 +195,7 @@ def preempted(number: int) -> bool:
 # --------------------------------------------------- an example: put your own here
 
 
+@jax.jit
 def begin() -> tuple:
     """Return random parameters and no momentum, in the mesh in context.
 
