@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT-0
+"""Train on through the death of a process, and take it back when it returns.
+
+    python elastic.py               three processes; one is killed, and started again
+
+All steps stand inside `live_devices`: it gives every process the same list of devices
+that are alive, and raises in all of them if one died within. The survivors repeat the
+step on the devices that are left. Who comes back is on the list again, and everybody
+takes the state of process 0.
+
+Its limits, as of JAX 0.12:
+- process 0 may not die, for the others meet there: it ends with the whole job;
+- each process holds the whole state, for what only the dead one held is gone;
+- a death is noticed when a collective gives up, which takes CPUs the seconds of
+  `--xla_cpu_collective_timeout_seconds`, and when heartbeats stay away;
+- the gradient is a mean over fewer rows for as long as somebody is missing, so that the
+  numbers are not those of an undisturbed run;
+- `live_devices` is in `jax.experimental`, and may change.
+
+Copy this file alone: it needs JAX 0.12 and NumPy, on Linux or macOS.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.multihost_utils import live_devices
+
+COUNT, DEVICES, STEPS, ROWS = 3, 2, 30, 8
+VICTIM, LAST = 2, 10  # the process that is killed, and after how many steps
+TIMEOUT = 5  # seconds after which a collective without all its devices gives up
+SILENCE = 8  # seconds without a heartbeat after which a process counts as dead
+
+
+@jax.jit
+def gradient(w, x):
+    """Return the gradient of the mean square of x w - x (1, -2, 3)."""
+    wanted = jnp.array([1.0, -2.0, 3.0])
+    return jax.grad(lambda w: jnp.mean((x @ (w - wanted)) ** 2))(w)
+
+
+def everywhere(mesh, of_mine):
+    """Return the sum of what the processes give, an array for each device."""
+    shape = mesh.size, *of_mine(jax.local_devices()[0]).shape
+    blocks = [of_mine(device)[None] for device in jax.local_devices()]
+    shards = map(jax.device_put, blocks, jax.local_devices())
+    sharding = jax.NamedSharding(mesh, jax.P("data"))
+    stack = jax.make_array_from_single_device_arrays(shape, sharding, [*shards])
+    return np.asarray(jnp.sum(stack, 0))
+
+
+def step_on(devices, number, w, agreed):
+    """Return the number and the weights after a step on these devices."""
+    mesh = jax.make_mesh((len(devices),), ("data",), devices=devices)
+    root = next(device for device in jax.devices() if device.process_index == 0)
+    if not agreed:
+        mine = np.array([number, *w], np.float32)
+        state = everywhere(mesh, lambda device: mine * (device == root))
+        number, w = int(state[0]), state[1:]
+    key = jax.random.fold_in(jax.random.key(0), number)
+
+    def part(device):
+        place = devices.index(device)
+        x = jax.random.normal(jax.random.fold_in(key, place), (ROWS, 3))
+        return np.asarray(gradient(w, x))
+
+    return number + 1, w - 0.1 * everywhere(mesh, part) / len(devices)
+
+
+def train(births: Path):
+    """Make steps with whoever is alive, until all are done and nobody is missing."""
+    number, w, before, failures = 0, np.zeros(3, np.float32), [], 0
+    while number < STEPS or len(before) < COUNT * DEVICES:
+        try:
+            with live_devices(jax.devices()) as alive:
+                devices = turned(alive, births)
+                kill(births, number)
+                new = step_on(devices, number, w, devices == before)
+        except Exception as error:
+            tell("step", number, "failed:", type(error).__name__)
+            before, failures = [], failures + 1
+            if failures == 9:
+                raise
+            continue
+        if len(before) != len(devices):
+            tell("on", len(devices), "devices")
+        (number, w), before, failures = new, devices, 0
+    print("weights", *np.round(w, 2))
+
+
+def turned(alive: list, births: Path) -> list:
+    """Return the devices in another order for each process that came back.
+
+    JAX finds a communicator by the order of its devices. One in which a process died
+    must not be found again. All read the same number: who is alive wrote before.
+    """
+    turn = (len(births.read_bytes()) - COUNT) % len(alive)
+    return alive[turn:] + alive[:turn]
+
+
+def tell(*words):
+    """Print in process 0."""
+    if jax.process_index() == 0:
+        print(*words)
+
+
+def kill(births: Path, number: int):
+    """Die as the machine might: at the wrong moment, and without a word."""
+    mine = jax.process_index() == VICTIM
+    if mine and number == LAST and len(births.read_bytes()) == COUNT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def join(address: str, number: int, births: Path):
+    """Meet the others, for the first time or again; then train with them."""
+    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # where Gloo greets its peers
+    jax.config.update("jax_enable_recoverability", True)
+    with births.open("ab") as file:
+        file.write(b".")
+    jax.distributed.initialize(
+        address, COUNT, number, heartbeat_timeout_seconds=SILENCE
+    )
+    train(births)
+    sys.stdout.flush()
+    os._exit(0)  # the usual end would wait for all that were ever there
+
+
+def start(number: int, address: str, births: str) -> subprocess.Popen:
+    """Start process `number`; what process 0 prints is for `main`."""
+    flags = f"--xla_cpu_collective_timeout_seconds={TIMEOUT}"
+    cpus = {"JAX_NUM_CPU_DEVICES": str(DEVICES), "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(
+        [sys.executable, __file__, address, str(number), births],
+        env=os.environ | cpus | {"XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        stdout=None if number else subprocess.PIPE,
+        text=True,
+    )
+
+
+def main():
+    """Start all processes, and the victim again once the others go on without it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with tempfile.TemporaryDirectory() as folder:
+        births = f"{folder}/births"
+        children = [start(number, address, births) for number in range(COUNT)]
+        try:
+            for line in children[0].stdout:
+                print(line, end="", flush=True)
+                if line == f"on {DEVICES * (COUNT - 1)} devices\n":
+                    children[VICTIM].wait()
+                    children[VICTIM] = start(VICTIM, address, births)
+            sys.exit(max(child.wait() for child in children))
+        finally:
+            for child in children:
+                child.kill()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        join(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        main()
