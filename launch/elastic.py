@@ -20,6 +20,7 @@ Its limits, as of JAX 0.12:
 Copy this file alone: it needs JAX 0.12 and NumPy, on Linux or macOS.
 """
 
+import ctypes
 import os
 import signal
 import socket
@@ -80,7 +81,8 @@ def train(births: Path):
     while number < STEPS or len(before) < COUNT * DEVICES:
         try:
             with live_devices(jax.devices()) as alive:
-                devices = turned(alive, births)
+                same = {*alive} == {*before}
+                devices = before if same else turned(alive, births)
                 kill(births, number)
                 new = step_on(devices, number, w, devices == before)
         except Exception as error:
@@ -120,6 +122,8 @@ def kill(births: Path, number: int):
 
 def join(address: str, number: int, births: Path):
     """Meet the others, for the first time or again; then train with them."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with `main`
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # where Gloo greets its peers
     jax.config.update("jax_enable_recoverability", True)
@@ -129,17 +133,19 @@ def join(address: str, number: int, births: Path):
         address, COUNT, number, heartbeat_timeout_seconds=SILENCE
     )
     train(births)
+    sys.stdin.read()  # process 0 stays until the others have ended
     sys.stdout.flush()
     os._exit(0)  # the usual end would wait for all that were ever there
 
 
 def start(number: int, address: str, births: str) -> subprocess.Popen:
-    """Start process `number`; what process 0 prints is for `main`."""
+    """Start process `number`; `main` reads what process 0 prints."""
     flags = f"--xla_cpu_collective_timeout_seconds={TIMEOUT}"
     cpus = {"JAX_NUM_CPU_DEVICES": str(DEVICES), "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
         [sys.executable, __file__, address, str(number), births],
         env=os.environ | cpus | {"XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        stdin=subprocess.DEVNULL if number else subprocess.PIPE,
         stdout=None if number else subprocess.PIPE,
         text=True,
     )
@@ -158,7 +164,11 @@ def main():
                 if line == f"on {DEVICES * (COUNT - 1)} devices\n":
                     children[VICTIM].wait()
                     children[VICTIM] = start(VICTIM, address, births)
-            sys.exit(max(child.wait() for child in children))
+                if line.startswith("weights"):
+                    break
+            codes = [child.wait() for child in children[1:]]
+            children[0].communicate()
+            sys.exit(any(codes) or children[0].returncode)
         finally:
             for child in children:
                 child.kill()

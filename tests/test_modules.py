@@ -20,7 +20,8 @@ def test_a_copy_runs_alone(module, devices, run, tmp_path):
     assert run(module.name, cwd=tmp_path, devices=devices)
 
 
-EXTRAS = {"optax": "Optax"}  # a module that names one in its docstring may import it
+# A module that names one of these in its docstring may import it.
+EXTRAS = {"optax": "Optax", "orbax": "Orbax"}
 
 
 @each_module
