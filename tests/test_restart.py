@@ -1,5 +1,6 @@
 """A training that is killed at any moment ends with the bits of the undisturbed one."""
 
+import gc
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ from examples import restart
 
 ROOT = Path(__file__).parents[1]
 LOCAL = ROOT / "launch/local.py"
-EVERY, STEPS, KILLS = 4, 40, 7
+EVERY, STEPS, KILLS = 5, 40, 7
 
 # A reader's script. What disturbs it follows from the seed and the number of the start.
 SCRIPT = """
@@ -37,15 +38,14 @@ from jax.experimental.multihost_utils import process_allgather
 
 alive = os.open("alive", os.O_WRONLY)
 folder, steps, every, plan, seed = sys.argv[1:]
-turn = int(os.environ["SLURM_RESTART_COUNT"])
+steps, every, turn = int(steps), int(every), int(os.environ["SLURM_RESTART_COUNT"])
 jax.distributed.initialize()
 me, count = jax.process_index(), jax.process_count()
 dice = random.Random(f"{seed} {turn}")
-victim, ahead = dice.randrange(count), dice.randint(1, 5)
-while_saving = dice.random() < 0.5
+victim, while_saving, luck = dice.randrange(count), dice.random() < 0.5, dice.random()
 delay = dice.uniform(0, 0.4)
 kill = plan == "kill" and turn < int(os.environ["KILLS"])
-first, limit = None, {}
+first = last = None
 
 
 def die(after=0.0):
@@ -54,8 +54,8 @@ def die(after=0.0):
     time.sleep(60)
 
 
-def begin_save(checkpoints, number, state, save=restart.save):
-    if kill and me == victim and while_saving:
+def begin_save(checkpoints, number, state, save=restart.start_saving):
+    if kill and me == victim and while_saving and number >= last:
         save_and_die(save, checkpoints, number, state)
     save(checkpoints, number, state)
     print("saves", number, flush=True)
@@ -67,13 +67,15 @@ def save_and_die(save, *args):
 
 
 def step(state, number):
-    global first
+    global first, last, while_saving
     if first is None:
-        first = number
+        first, left = number, steps - number - 1
+        while_saving &= left > every
+        last = first + 1 + int(luck * (left - every if while_saving else left))
         print("starts at", number, flush=True)
         if plan == "none":
             print("starts with", digest(state), flush=True)
-    if kill and me == victim and not while_saving and number == first + ahead:
+    if kill and me == victim and not while_saving and number == last:
         die()
     if plan == "raise" and number == 10 and me == 1:
         raise ArithmeticError("process 1 has had enough")
@@ -101,10 +103,10 @@ def digest(state):
     return hashlib.sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()
 
 
-restart.save = begin_save
+restart.start_saving = begin_save
 mesh = jax.make_mesh((count, jax.local_device_count()), ("data", "model"))
 with jax.set_mesh(mesh):
-    state = restart.train(step, restart.begin(), int(steps), folder, int(every))
+    state = restart.train(step, restart.begin(), steps, folder, every)
     print("ends with", digest(state), flush=True)
 """
 
@@ -225,7 +227,7 @@ def test_an_exception_in_one_process_ends_all_and_the_next_start_goes_on(
     assert "ArithmeticError: process 1 has had enough" in run.errors
     run("none")
     assert run.code == 0, run.errors
-    assert run.starts[0] >= 4
+    assert run.starts[0] in (5, 10)
     assert run.digests == undisturbed.digests
 
 
@@ -411,6 +413,7 @@ def test_a_damaged_checkpoint_is_refused_or_of_no_consequence(saved, harm):
         shutil.rmtree(folder / "8")
         shutil.copytree(kept, folder / "8")
     assert refused >= 3
+    gc.collect()  # what Orbax left unread complains here, and in no other test
     shutil.rmtree(folder / "8")
     assert again(folder, steps=4) == states[4]
 

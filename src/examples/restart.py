@@ -67,7 +67,7 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
     """
     if steps < 0 or every < 1:
         raise ValueError(f"steps={steps}, every={every}: pass at least 0 and 1")
-    named(state)
+    arrays_of(state)
     checkpoints = open_folder(folder)
     first, state = resume(checkpoints, state)
     if first > steps:
@@ -76,7 +76,7 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
         state = step(state, number - 1)
         stop = preempted(number) and number < steps
         if stop or number % every == 0 or number == steps:
-            save(checkpoints, number, state)
+            start_saving(checkpoints, number, state)
         if stop:
             checkpoints.close()
             raise Preempted(AGAIN)
@@ -96,12 +96,12 @@ def open_folder(folder: str | Path) -> ocp.CheckpointManager:
     )
 
 
-def save(checkpoints: ocp.CheckpointManager, number: int, state: Any):
+def start_saving(checkpoints: ocp.CheckpointManager, number: int, state: Any):
     """Copy the state, and begin to write it as checkpoint `number`.
 
     It counts when all parts are written: `checkpoints.wait_until_finished()`.
     """
-    checkpoints.save(number, args=ocp.args.StandardSave(named(state)), force=True)
+    checkpoints.save(number, args=ocp.args.StandardSave(arrays_of(state)), force=True)
 
 
 def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
@@ -113,12 +113,12 @@ def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
     number = latest(checkpoints)
     if number == 0:
         return 0, state
-    wanted = named(state)
+    wanted = arrays_of(state)
     where = f"checkpoint {number} of {checkpoints.directory}"
     with whole(where):
         found = checkpoints.item_metadata(number).tree
         found = {name: describe(leaf) for name, leaf in found.items()}
-    compare(found, {name: describe(leaf) for name, leaf in wanted.items()}, where)
+    check_model(found, {name: describe(leaf) for name, leaf in wanted.items()}, where)
     layout = {
         name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
         for name, leaf in wanted.items()
@@ -135,7 +135,7 @@ def latest(checkpoints: ocp.CheckpointManager) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
 
 
-def named(state: Any) -> dict[str, Array]:
+def arrays_of(state: Any) -> dict[str, Array]:
     """Return the arrays of a tree by name, or raise ValueError for other leaves."""
     leaves, _ = jax.tree.flatten_with_path(state)
     arrays = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
@@ -157,7 +157,7 @@ def describe(leaf: Any) -> str:
     return f"{leaf.dtype}{[*leaf.shape]}"
 
 
-def compare(found: dict[str, str], wanted: dict[str, str], where: str):
+def check_model(found: dict[str, str], wanted: dict[str, str], where: str):
     """Raise ValueError, which names what differs, unless the two are equal."""
     if found == wanted:
         return
@@ -210,7 +210,7 @@ def begin() -> tuple:
     return params, jax.tree.map(jnp.zeros_like, params)
 
 
-def loss(params: dict[str, Array], number: int) -> Array:
+def misfit(params: dict[str, Array], number: int) -> Array:
     """Return how far the model is from sin, on the batch of step `number`."""
     key = jax.random.fold_in(jax.random.key(1), number)  # a repeated step repeats it
     x = jax.random.normal(key, (24, 12), out_sharding=jax.P("data"))
@@ -223,7 +223,7 @@ def loss(params: dict[str, Array], number: int) -> Array:
 def learn(state: tuple, number: int) -> tuple:
     """Return the state one step later."""
     params, moments = state
-    gradient = jax.grad(loss)(params, number)
+    gradient = jax.grad(misfit)(params, number)
     moments = jax.tree.map(lambda m, g: 0.9 * m + g, moments, gradient)
     return jax.tree.map(lambda p, m: p - 0.1 * m, params, moments), moments
 
@@ -233,7 +233,7 @@ def run(folder: str, steps: int):
     sizes = jax.process_count(), jax.local_device_count()
     with jax.set_mesh(jax.make_mesh(sizes, ("data", "model"))):
         params, _ = train(learn, begin(), steps, folder, every=20)
-        value = float(jax.jit(loss)(params, steps))
+        value = float(jax.jit(misfit)(params, steps))
     if jax.process_index() == 0:
         print(f"loss after {steps} steps: {value:.4f}")
 
