@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: MIT-0
+"""Guard: when one process dies, raises or stops, all say which, where, and leave.
+
+Every process keeps a line to process 0, and its own clock. Bad news, a line that breaks
+or a step over its deadline make process 0 ask all where they are. All then print the
+same verdict and leave, instead of waiting in a collective or at the exit.
+
+    raised      exit code 1      an exception left the `with` of this process
+    stalled     exit code 124    a step of this process went over the deadline
+    told        exit code 75     it was another one; also when that one was killed
+
+Cost: one sleeping thread a process, two in process 0. A step sends nothing.
+
+    python guard.py
+
+and in a program, after `jax.distributed.initialize`:
+
+    with Guard(deadline=60) as guard:
+        for step in guard.steps(range(1000)):
+            state = train(state)
+
+Copy this file alone: it needs JAX only.
+"""
+
+import contextlib
+import faulthandler
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+import traceback
+import zlib
+from collections.abc import Iterable, Iterator
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, wait
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh
+
+RAISED, STALLED, TOLD = 1, 124, 75  # 75: a temporary failure, the fault is not here
+SETTLE = 2.0  # seconds in which a process should say where it is
+PATIENCE = 4.0  # seconds after which whoever has bad news leaves without an answer
+WELL = "has come to the end"
+SILENT = "left without a word (was it killed?)"
+DEAF = "does not answer (is it suspended, or cut off?)"
+LIBRARIES = *map(os.path.dirname, (os.__file__, os.path.dirname(jax.__file__))), __file__
+
+
+# --------------------------------------------------------------- before anything runs
+
+
+def backend_started() -> bool:
+    """Return whether something has made JAX look for its devices already."""
+    before = jax.config.jax_num_cpu_devices
+    try:
+        jax.config.update("jax_num_cpu_devices", max(before, 0) + 1)
+    except RuntimeError:  # refused from then on
+        return True
+    jax.config.update("jax_num_cpu_devices", before)
+    return False
+
+
+def limit_collectives(seconds: int):
+    """Let a collective between processes fail after so many seconds.
+
+    On CPUs it raises an exception, on GPUs it ends the process. XLA reads this once, so
+    call it before JAX looks for devices. Raises ValueError when it is too late.
+    """
+    if backend_started():
+        raise ValueError(
+            "JAX has looked for its devices: call limit_collectives before, at the top "
+            "of the program"
+        )
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    for name in ("cpu_collective_timeout", "gpu_nccl_termination_timeout"):
+        flags.append(f"--xla_{name}_seconds={seconds}")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+
+
+def camps(codes) -> str:
+    """Say which processes have equal codes: "processes 0, 2 | process 1"."""
+    found: dict = {}
+    for process, code in enumerate(np.asarray(codes).tolist()):
+        found.setdefault(code, []).append(process)
+    return " | ".join(map(processes, found.values()))
+
+
+def processes(numbers) -> str:
+    """Name processes in words: "process 1", "processes 0, 2"."""
+    numbers = list(map(str, numbers))
+    return f"process{'es' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def assert_same_program(f, *args):
+    """Raise AssertionError in every process unless all would run the same program.
+
+    Call it in all processes, with what `f` is about to be called with. `f`, jitted or
+    not, is lowered, not run; compared are the text of the program and the order of the
+    devices that its global arguments and the mesh in context name. It does not compare
+    values: for those see `assert_replicated`. An error of lowering is raised where it
+    comes; in the other processes it counts as another program.
+    """
+    shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
+    meshes = [getattr(sharding, "mesh", None) for sharding in shardings]
+    orders = [
+        [(device.process_index, device.id) for device in mesh.devices.flat]
+        for mesh in [*meshes, jax.sharding.get_mesh()]
+        if isinstance(mesh, Mesh) and not (mesh.empty or mesh.is_multi_process is False)
+    ]
+    text, problem = "", None
+    try:
+        text = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).as_text()
+    except Exception as error:
+        problem = error
+    code = np.uint32(zlib.crc32(f"{orders}{text}".encode()))
+    codes = multihost_utils.process_allgather(code).ravel()
+    if problem:
+        raise problem
+    if len({*codes.tolist()}) > 1:
+        types = ", ".join(str(jax.typeof(leaf)) for leaf in jax.tree.leaves(args))
+        raise AssertionError(
+            f"the processes would run different programs: {camps(codes)}; here, in "
+            f"process {jax.process_index()}, {getattr(f, '__name__', f)}({types})"
+        )
+
+
+# ------------------------------------------------------- what process 0 does for all
+
+
+def preside(door: Listener, count: int):
+    """In process 0: hear how each process ends, and send all the verdict."""
+    members: dict[Connection, int] = {}
+    while len(members) < count:
+        with contextlib.suppress(AuthenticationError, EOFError, OSError):
+            member = door.accept()
+            members[member] = member.recv()
+    door.close()
+    news: dict[Connection, str] = {}
+    while len(news) < count and {*news.values()} <= {WELL}:
+        news |= {member: heard(member) for member in wait(members)}
+    by_number, verdict = sorted(members, key=members.get), []
+    if {*news.values()} != {WELL}:
+        news = ask(members, news)
+        verdict = [f"process {members[member]} {news[member]}" for member in by_number]
+    for member in reversed(by_number):  # process 0 is the last to leave
+        send(member, verdict)
+
+
+def ask(members: Iterable[Connection], news: dict) -> dict[Connection, str]:
+    """Return what each process answers when it is asked where it is."""
+    news = {member: news.get(member, DEAF) for member in members}
+    there = [member for member in members if news[member] != SILENT]
+    for member in there:
+        send(member, None)
+    end = time.monotonic() + SETTLE
+    while there and (left := end - time.monotonic()) > 0:
+        for member in wait(there, left):
+            news[member] = heard(member)
+            there.remove(member)
+    return news
+
+
+def heard(member: Connection) -> str:
+    """Return what a process says, or that it is gone."""
+    try:
+        return member.recv()
+    except (EOFError, OSError):
+        return SILENT
+
+
+def send(member: Connection, words):
+    """Send something, unless the other end is gone."""
+    with contextlib.suppress(OSError):
+        member.send(words)
+
+
+# ----------------------------------------------------------------- what everybody does
+
+
+def agreed(card: list) -> list:
+    """Return the card of process 0 in every process: up to 500 characters of JSON."""
+    words = np.zeros(500, np.uint8)
+    text = json.dumps(card).encode()
+    words[: len(text)] = np.frombuffer(text, np.uint8)
+    words = np.asarray(multihost_utils.broadcast_one_to_all(words), np.uint8)
+    return json.loads(words.tobytes().rstrip(b"\0"))
+
+
+def place(frames: traceback.StackSummary) -> str:
+    """Return the innermost line of a stack that belongs to no library."""
+    own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
+    last = (own or frames)[-1]
+    return f"{os.path.basename(last.filename)}, line {last.lineno}: {last.line}"
+
+
+class Guard:
+    """A block that all processes finish together, or leave together with the reason.
+
+    `deadline` may be changed between steps. `stopped` tells whether a SIGTERM came.
+    """
+
+    def __init__(self, deadline: float, host: str | None = None):
+        """Allow `deadline` seconds for each step, the first and its compiling included.
+
+        The others reach process 0 at `host`, by default the name of its machine. Raises
+        ValueError unless the deadline is positive.
+        """
+        if not deadline > 0:
+            raise ValueError(f"a deadline of {deadline} seconds: pass more than 0")
+        self.deadline, self.stopped = deadline, False
+        self._host = host or socket.gethostname()
+        self._code, self._ended = TOLD, threading.Event()
+        self._words, self._step = "", ""
+
+    def __enter__(self) -> "Guard":
+        """Meet the others: all processes come here."""
+        self._number, count = jax.process_index(), jax.process_count()
+        self._thread, key = threading.get_ident(), secrets.token_hex(16)
+        door = None
+        if self._number == 0:
+            door = Listener(("", 0), backlog=count, authkey=key.encode())
+        port = door.address[1] if door else 0
+        host, port, key = agreed([self._host, port, key])
+        if door:
+            self._start(preside, door, count)
+        self.alive()
+        try:
+            self._line = Client((host, port), authkey=key.encode())
+        except OSError as error:
+            self._leave([f"process {self._number} cannot reach {host}:{port}: {error}"])
+        self._line.send(self._number)
+        self._start(self._watch)
+        return self
+
+    def alive(self):
+        """Begin a new step: from now on the clock runs anew."""
+        self._end = time.monotonic() + self.deadline
+        # for the case that Python itself is stuck, and with it our thread
+        faulthandler.dump_traceback_later(self.deadline + 2 * PATIENCE, exit=True)
+
+    def steps(self, numbers: Iterable[int]) -> Iterator[int]:
+        """Yield the numbers of the steps, equal in all processes, and watch each step.
+
+        After a SIGTERM to any process all stop before the same step, so that there is
+        time to save: `stopped` is True then.
+        """
+        for number in numbers:
+            self._step = f"in step {number}, "
+            self.alive()
+            if jax.config.jax_enable_preemption_service:
+                self.stopped = multihost_utils.reached_preemption_sync_point(number)
+            if self.stopped:
+                self._print([f"all stop before step {number}: SIGTERM came"])
+                return
+            yield number
+
+    def __exit__(self, kind, error, trace):
+        """Wait until all are here; after an exception, see to it that all leave."""
+        self.alive()
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            self._words = WELL
+        else:
+            traceback.print_exception(error)
+            said = " ".join(traceback.format_exception_only(error)[-1].split())
+            where = place(traceback.extract_tb(trace))
+            self._words = f"raised {said} {self._step}at {where}"
+            self._code = RAISED
+            self._end = time.monotonic() + PATIENCE
+        send(self._line, self._words)
+        self._ended.wait()
+        faulthandler.cancel_dump_traceback_later()
+
+    def _watch(self):
+        """Listen to process 0 and look at the clock, until all have come to the end."""
+        while not self._ended.is_set():
+            if self._line.poll(0.5):
+                self._hear(heard(self._line))
+            elif time.monotonic() > self._end:
+                self._late()
+
+    def _hear(self, words):
+        """Answer the question of process 0, or do as its verdict says."""
+        if words is None:
+            send(self._line, self._words or f"was {self._place()}")
+        elif words:
+            self._leave([f"process 0 {SILENT}"] if words == SILENT else words)
+        else:
+            self._ended.set()
+
+    def _late(self):
+        """Tell process 0 that the time is over; if it has been told, leave alone."""
+        if self._words not in ("", WELL):
+            mine = f"process {self._number} {self._words}"
+            self._leave([mine, f"process 0 {DEAF}"])
+        if self._words == WELL:
+            self._words = f"waited over {self.deadline:g} s at the end"
+        else:
+            self._words = f"took over {self.deadline:g} s {self._place()}"
+            self._code = STALLED
+        self._end = time.monotonic() + PATIENCE
+        send(self._line, self._words)
+
+    def _place(self) -> str:
+        """Return where the thread is that entered the block."""
+        frame = sys._current_frames()[self._thread]
+        return f"{self._step}at {place(traceback.extract_stack(frame))}"
+
+    def _print(self, lines: list[str]):
+        who = f"guard in process {jax.process_index()} of {jax.process_count()}"
+        sys.stdout.flush()
+        sys.stderr.write("\n- ".join([f"{who}:", *lines]) + "\n")
+        sys.stderr.flush()
+
+    def _leave(self, verdict: list[str]):
+        """Print what is known, and end this process without waiting for anybody."""
+        self._print(verdict)
+        os._exit(self._code)
+
+    def _start(self, function, *args):
+        threading.Thread(target=function, args=args, daemon=True).start()
+
+
+def main():
+    """Add up some numbers under a guard that has nothing to say."""
+    with Guard(deadline=60) as guard:
+        total = sum(
+            float(jax.numpy.sum(jax.numpy.ones(8))) for _ in guard.steps(range(3))
+        )
+    print(f"{total:g}, and all processes came to the end: {jax.process_count()}")
+
+
+if __name__ == "__main__":
+    main()
