@@ -1,6 +1,7 @@
 """Whatever happens to one process, every process says so in seconds, and is gone."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,25 +132,188 @@ def group(folder, event, steps=10**6, deadline=3, first=""):
 
 ALONE = "if me == last: "
 KILL = "os.kill(os.getpid(), signal.{})"
-WORDS = {  # a case: what happens in step 5, and what must be said of the last process
-    "killed": (ALONE + KILL.format("SIGKILL"), "left without a word"),
+RAISES = "raised AssertionError: the "
+CASES = {  # what happens in step 5; what must be said of the last process; its code
+    "killed": (ALONE + KILL.format("SIGKILL"), "left without a word", -9),
     "raised": (
         ALONE + "raise ValueError('negative pressure')",
-        "raised ValueError: negative pressure in step 5, at script.py, line",
+        "raised ValueError: negative pressure (in step 5, at ",
+        1,
     ),
-    "exit": (ALONE + "sys.exit('disk full')", "raised SystemExit: disk full"),
-    "asleep": (ALONE + "time.sleep(1000)", "in step 5, at"),
-    "suspended": (ALONE + KILL.format("SIGSTOP"), "does not answer"),
-    "stuck": (ALONE + "re.match('(a+)+$', 60 * 'a' + 'b')", "does not answer"),
-    "skipped": (ALONE + "skipped = True", "at the end"),
+    "exit": (ALONE + "sys.exit('disk full')", "raised SystemExit: disk full", 1),
+    "asleep": (ALONE + "time.sleep(1000)", "in step 5, at ", None),
+    "suspended": (ALONE + KILL.format("SIGSTOP"), "does not answer", None),
+    "stuck": (ALONE + "re.match('(a+)+$', 60 * 'a' + 'b')", "does not answer", None),
+    "skipped": (ALONE + "skipped = True", "the end", None),
     "program": (
         "assert_same_program(mean if me == last else total, ones)",
-        "raised AssertionError: the processes would run different programs: "
-        "processes 0, 1 | process 2",
+        RAISES + "processes would run different programs: processes 0, 1 | process 2",
+        1,
     ),
     "data": (
         "multihost_utils.assert_equal(me == last, 'the seeds differ')",
-        "raised AssertionError: the seeds differ",
+        RAISES + "seeds differ",
+        1,
     ),
-    "collective": (ALONE + "time.sleep(1000)", "in step 5, at"),
+    "collective": (ALONE + "time.sleep(1000)", "in step 5, at ", None),
 }
+SPEECHLESS = ["killed", "suspended", "stuck"]
+MORE = {  # what the group needs besides
+    "collective": {"deadline": 60, "first": "limit_collectives(3)"},
+    "skipped": {"steps": 50},
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Return a function that runs a case once."""
+    folder = tmp_path_factory.mktemp("groups")
+    folder.joinpath("script.py").write_text(SCRIPT)
+    known = {}
+
+    def result(case):
+        if case not in known:
+            known[case] = group(folder, CASES[case][0], **MORE.get(case, {}))
+        return known[case]
+
+    return result
+
+
+def test_nothing_is_said_when_nothing_happens(tmp_path):
+    ends = group(tmp_path, "", steps=20)
+    assert [one.code for one in ends] == [0, 0, 0], ends
+    assert all("the end 19 False" in one.printed for one in ends)
+    assert not any("guard" in one.warned for one in ends)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_process_is_gone_in_seconds(case, results):
+    for one in results(case):
+        assert one.seconds < LIMIT, one
+        assert one.code != 0, one
+    assert CASES[case][2] in (None, results(case)[-1].code)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_process_says_what_happened_to_the_last(case, results):
+    speakers = results(case)[: COUNT - (case in SPEECHLESS)]
+    for one in speakers:
+        (words,) = [line for line in one.verdict if line.startswith("- process 2 ")]
+        assert CASES[case][1] in words, one
+
+
+@pytest.mark.parametrize("case", ["suspended", "stuck"])
+def test_who_cannot_speak_in_time_shows_its_python_lines_when_it_is_ended(
+    case, results
+):
+    """By JAX, which finds process 0 gone, or by the second clock; or it woke up."""
+    (*_, one) = results(case)
+    assert re.search("Fatal Python error: Aborted|Timeout|- process 2", one.warned), one
+    assert "script.py" in one.warned
+
+
+@pytest.mark.parametrize("case", ["killed", "raised", "exit"])
+def test_bad_news_need_no_deadline(case, results):
+    """The others leave long before their three seconds are over."""
+    ends = results(case)
+    assert [one.code for one in ends[:-1]] == [guard.TOLD] * (COUNT - 1)
+    assert not any("took over" in one.warned for one in ends)
+
+
+def test_a_stall_shows_where_each_process_is(results):
+    ends = results("asleep")
+    waiting = "script.py, line 28: value = float(total(ones))"
+    for one in ends:
+        assert sum(waiting in line for line in one.verdict) == 2
+        assert any("took over 3 s" in line for line in one.verdict)
+    assert guard.STALLED in [one.code for one in ends]
+
+
+def test_the_exception_s_own_traceback_comes_first(results):
+    (*_, one) = results("raised")
+    trace, _, verdict = one.warned.partition("guard in process")
+    assert "Traceback" in trace
+    assert "ValueError: negative pressure" in trace
+    assert "ValueError: negative pressure" in verdict
+
+
+def test_a_collective_may_have_a_limit_of_its_own(results):
+    ends = results("collective")
+    assert any("Timed out waiting 3000ms" in one.warned for one in ends)
+    assert not any("took over" in one.warned for one in ends)
+
+
+def test_process_0_is_missed_too(tmp_path):
+    ends = group(tmp_path, "if me == 0: " + KILL.format("SIGKILL"), deadline=60)
+    assert [one.code for one in ends] == [-9, guard.TOLD, guard.TOLD], ends
+    for one in ends[1:]:
+        assert one.seconds < LIMIT
+        assert one.verdict == ["- process 0 left without a word (was it killed?)"]
+
+
+def test_after_sigterm_all_stop_before_the_same_step(tmp_path):
+    ends = group(tmp_path, ALONE + KILL.format("SIGTERM"), deadline=60)
+    assert [one.code for one in ends] == [0, 0, 0], ends
+    assert len({one.printed.splitlines()[-1] for one in ends}) == 1
+    assert "True" in ends[0].printed
+    for one in ends:
+        assert one.seconds < LIMIT
+        assert re.fullmatch(r"- all stop before step \d+: SIGTERM came", *one.verdict)
+
+
+# ------------------------------------------------------------------------- one process
+
+
+def test_alone_it_changes_nothing():
+    with Guard(deadline=60, host="127.0.0.1") as guard:
+        assert list(guard.steps(range(3))) == [0, 1, 2]
+    assert not guard.stopped
+
+
+def test_alone_it_may_leave_by_a_plain_exit():
+    with pytest.raises(SystemExit), Guard(deadline=60, host="127.0.0.1"):
+        sys.exit(0)
+
+
+def test_a_deadline_is_positive():
+    with pytest.raises(ValueError, match="a deadline of 0 seconds: pass more than 0"):
+        Guard(deadline=0)
+
+
+def test_a_limit_for_collectives_comes_before_the_devices(run):
+    code = """if True:
+        import os
+        os.environ["XLA_FLAGS"] = "--xla_cpu_max_isa=AVX2"
+        from examples.guard import limit_collectives
+        limit_collectives(5)
+        import jax
+        assert jax.device_count() == 8  # XLA aborts when it does not know a flag
+        print(os.environ["XLA_FLAGS"])
+    """
+    assert run("-c", code, cwd=SOURCE).split() == [
+        "--xla_cpu_max_isa=AVX2",
+        "--xla_cpu_collective_timeout_seconds=5",
+        "--xla_gpu_nccl_termination_timeout_seconds=5",
+    ]
+    assert jax.devices()
+    with pytest.raises(ValueError, match="call limit_collectives before"):
+        guard.limit_collectives(5)
+
+
+def test_a_place_is_a_line_of_your_own():
+    def own():
+        return place(traceback.extract_stack())
+
+    line = own.__code__.co_firstlineno + 1
+    assert (
+        own() == f"test_guard.py, line {line}: return place(traceback.extract_stack())"
+    )
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        json.loads("{")
+    assert place(traceback.extract_tb(caught.tb)).endswith('json.loads("{")')
+    library = traceback.extract_tb(caught.tb)[-1:]
+    assert place(library).startswith("decoder.py, line ")
+
+
+def test_programs_alone_are_the_same():
+    guard.assert_same_program(jax.numpy.sum, np.ones(3))

@@ -44,11 +44,12 @@ from jax.sharding import Mesh
 
 RAISED, STALLED, TOLD = 1, 124, 75  # 75: a temporary failure, the fault is not here
 SETTLE = 2.0  # seconds in which a process should say where it is
+MOMENT = 0.2  # seconds for an exception that is just being raised here too
 PATIENCE = 4.0  # seconds after which whoever has bad news leaves without an answer
 WELL = "has come to the end"
 SILENT = "left without a word (was it killed?)"
 DEAF = "does not answer (is it suspended, or cut off?)"
-LIBRARIES = *map(os.path.dirname, (os.__file__, os.path.dirname(jax.__file__))), __file__
+LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(jax.__file__), __file__)
 
 
 # --------------------------------------------------------------- before anything runs
@@ -195,7 +196,8 @@ def place(frames: traceback.StackSummary) -> str:
     """Return the innermost line of a stack that belongs to no library."""
     own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
     last = (own or frames)[-1]
-    return f"{os.path.basename(last.filename)}, line {last.lineno}: {last.line}"
+    code = f": {last.line}" if last.line else ""
+    return f"{os.path.basename(last.filename)}, line {last.lineno}{code}"
 
 
 class Guard:
@@ -228,6 +230,7 @@ class Guard:
         host, port, key = agreed([self._host, port, key])
         if door:
             self._start(preside, door, count)
+        faulthandler.enable()  # when JAX aborts this process, it shows where it was
         self.alive()
         try:
             self._line = Client((host, port), authkey=key.encode())
@@ -265,12 +268,11 @@ class Guard:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             self._words = WELL
         else:
-            traceback.print_exception(error)
             said = " ".join(traceback.format_exception_only(error)[-1].split())
             where = place(traceback.extract_tb(trace))
-            self._words = f"raised {said} {self._step}at {where}"
-            self._code = RAISED
-            self._end = time.monotonic() + PATIENCE
+            self._words = f"raised {said[:400]} ({self._step}at {where})"
+            self._code, self._end = RAISED, time.monotonic() + PATIENCE
+            traceback.print_exception(error)
         send(self._line, self._words)
         self._ended.wait()
         faulthandler.cancel_dump_traceback_later()
@@ -286,6 +288,7 @@ class Guard:
     def _hear(self, words):
         """Answer the question of process 0, or do as its verdict says."""
         if words is None:
+            time.sleep(MOMENT)
             send(self._line, self._words or f"was {self._place()}")
         elif words:
             self._leave([f"process 0 {SILENT}"] if words == SILENT else words)
