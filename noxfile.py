@@ -139,6 +139,13 @@ def pods(session):
 
 
 @nox.session(default=False)
+def failures(session):
+    """Let processes fail at JAX's own timeouts, seven minutes; `-- killed` runs one."""
+    session.install(*LOCK)
+    session.run("python", "tools/failures.py", "docs/processes/data", *session.posargs)
+
+
+@nox.session(default=False)
 def inventories(session):
     """Refresh the names of JAX, NumPy and Python that pages may link to."""
     session.install(*LOCK)
