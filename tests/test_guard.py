@@ -244,11 +244,14 @@ def test_a_collective_may_have_a_limit_of_its_own(results):
 
 
 def test_process_0_is_missed_too(tmp_path):
+    """Its coordinator is gone as well, so JAX may be faster than the guard."""
     ends = group(tmp_path, "if me == 0: " + KILL.format("SIGKILL"), deadline=60)
-    assert [one.code for one in ends] == [-9, guard.TOLD, guard.TOLD], ends
+    assert ends[0].code == -9
     for one in ends[1:]:
         assert one.seconds < LIMIT
-        assert one.verdict == ["- process 0 left without a word (was it killed?)"]
+        assert one.code in (guard.TOLD, guard.RAISED, -signal.SIGABRT)
+        own = ["- process 0 left without a word (was it killed?)"]
+        assert one.verdict == own or "Failed to send RPC" in one.warned, one
 
 
 def test_after_sigterm_all_stop_before_the_same_step(tmp_path):

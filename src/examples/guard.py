@@ -148,8 +148,19 @@ def preside(door: Listener, count: int):
     if {*news.values()} != {WELL}:
         news = ask(members, news)
         verdict = [f"process {members[member]} {news[member]}" for member in by_number]
-    for member in reversed(by_number):  # process 0 is the last to leave
+    for member in by_number[1:]:
         send(member, verdict)
+    if verdict:
+        see_off(by_number[1:])  # JAX ends them when process 0 is gone
+    send(by_number[0], verdict)
+
+
+def see_off(members: list[Connection]):
+    """Wait until the processes have left, but not long for one that cannot."""
+    end = time.monotonic() + SETTLE
+    while members and (left := end - time.monotonic()) > 0:
+        ready = wait(members, left)
+        members = [one for one in members if one not in ready or heard(one) != SILENT]
 
 
 def ask(members: Iterable[Connection], news: dict) -> dict[Connection, str]:
