@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from examples import guard
-from examples.guard import Guard, place
+from examples.guard import Guard, whereabouts
 
 SOURCE = Path(__file__).parents[1] / "src"
 LIMIT = 15  # seconds from the event to the end of the last process
@@ -325,17 +325,18 @@ def test_a_limit_for_collectives_comes_before_the_devices(run):
 
 def test_a_place_is_a_line_of_your_own():
     def own():
-        return place(traceback.extract_stack())
+        return whereabouts(traceback.extract_stack())
 
     line = own.__code__.co_firstlineno + 1
     assert (
-        own() == f"test_guard.py, line {line}: return place(traceback.extract_stack())"
+        own()
+        == f"test_guard.py, line {line}: return whereabouts(traceback.extract_stack())"
     )
     with pytest.raises(ValueError, match="Expecting") as caught:
         json.loads("{")
-    assert place(traceback.extract_tb(caught.tb)).endswith('json.loads("{")')
+    assert whereabouts(traceback.extract_tb(caught.tb)).endswith('json.loads("{")')
     library = traceback.extract_tb(caught.tb)[-1:]
-    assert place(library).startswith("decoder.py, line ")
+    assert whereabouts(library).startswith("decoder.py, line ")
 
 
 def test_programs_alone_are_the_same():

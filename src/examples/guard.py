@@ -203,7 +203,7 @@ def agreed(card: list) -> list:
     return json.loads(words.tobytes().rstrip(b"\0"))
 
 
-def place(frames: traceback.StackSummary) -> str:
+def whereabouts(frames: traceback.StackSummary) -> str:
     """Return the innermost line of a stack that belongs to no library."""
     own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
     last = (own or frames)[-1]
@@ -280,7 +280,7 @@ class Guard:
             self._words = WELL
         else:
             said = " ".join(traceback.format_exception_only(error)[-1].split())
-            where = place(traceback.extract_tb(trace))
+            where = whereabouts(traceback.extract_tb(trace))
             self._words = f"raised {said[:400]} ({self._step}at {where})"
             self._code, self._end = RAISED, time.monotonic() + PATIENCE
             traceback.print_exception(error)
@@ -322,7 +322,7 @@ class Guard:
     def _place(self) -> str:
         """Return where the thread is that entered the block."""
         frame = sys._current_frames()[self._thread]
-        return f"{self._step}at {place(traceback.extract_stack(frame))}"
+        return f"{self._step}at {whereabouts(traceback.extract_stack(frame))}"
 
     def _print(self, lines: list[str]):
         who = f"guard in process {jax.process_index()} of {jax.process_count()}"
