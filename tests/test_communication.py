@@ -189,6 +189,13 @@ def test_a_contraction_over_a_split_axis_is_one_all_reduce(wide):
     assert program.sent == 2 * 64 * 16 * 4 * 3 / 4
 
 
+def test_what_is_compiled_already_measures_the_same(tall):
+    f = jax.jit(manual(tall, lambda b: lax.psum(b, "x")))
+    compiled = f.lower(blocks(tall)).compile()
+    assert measure(compiled) == measure(f, blocks(tall))
+    assert measure(compiled).counts == {"all-reduce": 1}
+
+
 def test_replicating_is_all_gathers_that_end_with_everything():
     mesh = mesh_of(MESHES["wide"], AxisType.Explicit)
     with jax.set_mesh(mesh):

@@ -130,8 +130,9 @@ class Program:
 def measure(f: Callable, *args) -> Program:
     """Compile `f(*args)`, without running it, and say what it sends and holds.
 
-    f: a function of arrays, jitted or not. args: arrays, numbers, `ShapeDtypeStruct`s
-    with shardings, or trees of them. A collective within one device is left out.
+    f: a function of arrays, jitted or not; or what is compiled already, without args.
+    args: arrays, numbers, `ShapeDtypeStruct`s with shardings, or trees of them. A
+    collective within one device is left out.
     Raises ValueError if `f` is not callable or an argument is none of these.
     """
     if not callable(f):
@@ -142,7 +143,9 @@ def measure(f: Callable, *args) -> Program:
                 f"args{jax.tree_util.keystr(path)} is a {type(leaf).__name__}: pass "
                 "arrays, numbers or ShapeDtypeStructs, and close over everything else"
             )
-    compiled = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).compile()
+    compiled = f
+    if not isinstance(f, jax.stages.Compiled):
+        compiled = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).compile()
     shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
     shardings += jax.tree.leaves(compiled.output_shardings)
     meshes = [dict(s.mesh.shape) for s in shardings if hasattr(s, "mesh")]

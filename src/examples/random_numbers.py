@@ -364,9 +364,11 @@ def survey_one(name: str, measure: Callable) -> Entry:
     """
     draw = spread(name, xla_backend_optimization_level=0)
     with on(jax.device_count()):
-        shared, values = measure(draw, random.key(0)), draw(random.key(0))
+        program = draw.lower(random.key(0)).compile()
+        shared, values = measure(program), program(random.key(0))
     with on(1):
-        alone, expected = measure(draw, random.key(0)), draw(random.key(0))
+        program = draw.lower(random.key(0)).compile()
+        alone, expected = measure(program), program(random.key(0))
     kinds = [f"{step.kind}, {step.bytes} B" for step in shared.collectives]
     return Entry(
         name,
