@@ -29,9 +29,9 @@ jax.stages jax.tree jax.tree_util jax.typing jax.experimental.layout
 jax.experimental.multihost_utils jax.experimental.topologies"""
 NUMPY = ["numpy", "numpy.fft", "numpy.linalg", "numpy.testing", "numpy.typing"]
 PYTHON = """argparse ast base64 builtins collections collections.abc contextlib
-dataclasses enum functools html io itertools json math operator os pathlib re shutil
-socket statistics string subprocess sys tempfile textwrap threading time types typing
-warnings"""
+dataclasses enum functools html io itertools json math multiprocessing.connection
+operator os pathlib re shutil socket statistics string subprocess sys tempfile textwrap
+threading time traceback types typing warnings"""
 
 # Modules whose names stand on one page, with an anchor each.
 JAX_PAGES = {
