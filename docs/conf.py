@@ -55,8 +55,9 @@ extensions = [
     "sphinx_design",
     "svgmath",
 ]
-nitpick_ignore = [  # Orbax has no inventory here
-    ("py:class", "orbax.checkpoint.checkpoint_manager.CheckpointManager")
+nitpick_ignore = [  # names that the kept inventories do not have
+    ("py:class", "multiprocessing.connection.Connection"),
+    ("py:class", "orbax.checkpoint.checkpoint_manager.CheckpointManager"),
 ]
 intersphinx_mapping = {  # kept here, so that no build asks for them
     "jax": ("https://docs.jax.dev/en/latest", "_inventories/jax.inv"),
