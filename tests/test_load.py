@@ -96,7 +96,8 @@ def table():
 
 @pytest.fixture(scope="module")
 def four():
-    with Processes(4, devices=2, timeout=SLOW) as four:
+    path = {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+    with Processes(4, devices=2, timeout=SLOW, env=path) as four:
         four.run(NAMES)
         yield four
 
