@@ -212,6 +212,14 @@ def test_it_works_in_a_python_that_has_not_looked_for_devices(run):
     assert run("-c", code, cwd=SOURCE) == "[every process]\n2\n3\n"
 
 
+def test_a_module_beside_the_notebook_is_found_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "beside.py").write_text("answer = 42\n")
+    monkeypatch.chdir(tmp_path)
+    with Processes(1, timeout=SLOW) as one:
+        one.run("import os\nos.chdir('/')")
+        assert one.run("import beside\nbeside.answer").texts == ("42",)
+
+
 def test_environment_variables_reach_the_processes():
     flags = "--xla_cpu_collective_timeout_seconds=7"
     with Processes(1, env={"XLA_FLAGS": flags}, timeout=SLOW) as one:

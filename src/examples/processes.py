@@ -194,6 +194,7 @@ def _live(channel: str, printed: str, warned: str, tied: str):
     """Run each cell that comes through the channel, until it closes."""
     if tied == "True":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    sys.path = [place or os.getcwd() for place in sys.path]  # "" would follow a chdir
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     style = {"buffering": 1, "encoding": "utf-8", "errors": "backslashreplace"}
