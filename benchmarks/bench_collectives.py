@@ -16,16 +16,12 @@ Simulated devices have no links: a message is a copy in memory, and a meeting of
 threads. The line tells what that costs here, and nothing about a network.
 """
 
-import csv
-import datetime
-import os
-from pathlib import Path
 from statistics import median
 
 import jax
 import numpy as np
 from jax import lax
-from timing import seconds
+from timing import DOCS, keep, rounded, seconds
 
 from examples.collectives import (
     doubling_all_reduce,
@@ -38,7 +34,7 @@ from examples.communication import measure
 
 SIZES = [1024 * 2**k for k in range(11)]
 ROUNDS = 31
-RESULTS = Path(__file__).parent / "results/collectives.csv"
+RESULTS = DOCS / "per-device/data/collectives.csv"
 PROGRAMS = {
     "psum": ("all-reduce", lambda b: lax.psum(b, "x")),
     "ring_all_reduce": ("all-reduce", lambda b: ring_all_reduce(b, "x")),
@@ -90,27 +86,15 @@ def run(operand):
 
 
 def main():
-    """Print each line, and write the table with the place and the day to `results`."""
-    where = {
-        "load": round(os.getloadavg()[0], 1),
-        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-        "jax": jax.__version__,
-        "dtype": "float32",
-    }
+    """Print each line, and write the table with the place and the day for the page."""
     with jax.set_mesh(jax.make_mesh((8,), ("x",))):
         lines = [line for operand in SIZES for line in run(operand)]
-    print(*where.values(), sep=", ")
     for name in PROGRAMS:
         mine = [line for line in lines if line["program"] == name]
         sent, took = ([line[key] for line in mine] for key in ("sent", "microseconds"))
         alpha, beta = fit(sent, took)
         print(f"{name:20} alpha {alpha:7.0f} us   beta {1e-3 * beta:6.2f} GB/s ", took)
-    with RESULTS.open("w", newline="") as file:
-        table = csv.DictWriter(file, [*lines[0], *where], lineterminator="\n")
-        table.writeheader()
-        table.writerows(line | where for line in lines)
+    keep(RESULTS, [rounded(line) for line in lines], dtype="float32")
 
 
 if __name__ == "__main__":

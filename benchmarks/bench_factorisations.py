@@ -10,23 +10,19 @@ temporaries of both, in blocks.
         python benchmarks/bench_factorisations.py
 """
 
-import csv
-import datetime
-import os
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
-from timing import race
+from timing import DOCS, keep, race, rounded
 
 from examples.cholesky import cho_factor, order
 from examples.communication import measure
 from examples.tsqr import qr
 
-RESULTS = Path(__file__).parents[1] / "docs/algorithms/data/factorisations.csv"
+RESULTS = DOCS / "algorithms/data/factorisations.csv"
 CASES = [
     ("cholesky", 1024, 1024, "float32"),
     ("cholesky", 1024, 1024, "float64"),
@@ -68,26 +64,16 @@ def run(what, n, k, dtype):
     line |= {"gathered_words": held[1].sent / a.nbytes}
     for name, program in zip(("held", "gathered"), held, strict=True):
         line[name] = program.temporaries / a.nbytes * 8
-    return {key: round(v, 5) if isinstance(v, float) else v for key, v in line.items()}
+    return line
 
 
 def main():
     """Print the table, and write it with the place and the day beside the pages."""
-    where = {
-        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-        "jax": jax.__version__,
-    }
     lines = []
     for case in CASES:
-        line = run(*case) | {"load": round(os.getloadavg()[0], 1)}
-        print(line, flush=True)
-        lines.append(line | where)
-    with RESULTS.open("w", newline="") as file:
-        table = csv.DictWriter(file, lines[0], lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
+        lines.append(rounded(run(*case)))
+        print(lines[-1], flush=True)
+    keep(RESULTS, lines)
 
 
 if __name__ == "__main__":

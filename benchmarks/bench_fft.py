@@ -12,21 +12,16 @@ It needs jaxdecomp too. Simulated devices share the machine's cores: the time te
 moving and copying costs on it, and nothing about links.
 """
 
-import csv
-import datetime
-import os
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType
 from jaxdecomp.fft import pfft3d
-from timing import race
+from timing import DOCS, keep, race, rounded
 
 from examples import fft
 from examples.communication import measure
 
-RESULTS = Path(__file__).parents[1] / "docs/algorithms/data/fft.csv"
+RESULTS = DOCS / "algorithms/data/fft.csv"
 SLABS, PENCILS = (8, 1), (2, 4)
 FIELDS, VECTORS = (64, 128, 256), (2**18, 2**20, 2**22)
 
@@ -104,26 +99,12 @@ def names(ours, theirs, layout, size):
 
 def main():
     """Print the table, and write it with the place and the day beside the page."""
-    where = {
-        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-        "jax": jax.__version__,
-        "dtype": "complex64",
-    }
     lines = []
     for part in fields, vectors:
         for line in part():
-            line["load"] = os.getloadavg()[0]
-            lines.append(
-                {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}
-                | where
-            )
+            lines.append(rounded(line))
             print(*lines[-1].values(), flush=True)
-    with RESULTS.open("w", newline="") as file:
-        table = csv.DictWriter(file, lines[0], lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
+    keep(RESULTS, lines, dtype="complex64")
 
 
 if __name__ == "__main__":

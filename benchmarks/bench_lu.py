@@ -11,24 +11,20 @@ the temporaries of both, in blocks of n^2 / P words, and how long `solve` compil
 With more threads, LAPACK's spin against the devices, and all of it is slower.
 """
 
-import csv
-import datetime
 import math
-import os
-from pathlib import Path
 from time import perf_counter
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
-from timing import race
+from timing import DOCS, keep, race, rounded
 
 from examples.communication import measure
 from examples.lu import lu_factor, plan, solve
 
 SIZES = 1024, 2048, 4096
-RESULTS = Path(__file__).parents[1] / "docs/algorithms/data/lu.csv"
+RESULTS = DOCS / "algorithms/data/lu.csv"
 X, Y = 2, 4
 
 
@@ -85,37 +81,23 @@ HEAD = """
 LINE = (
     "{n:5} {dtype:8} {times_faster:6.2f} {temporaries:6.2f} "
     "{gathered_temporaries:9.2f} {words_predicted:10.2f} {words:6.2f} "
-    "{compile_seconds:9.1f} {program_bytes:8}"
+    "{compile_seconds:9.1f} {program_bytes:8}  (load {load})"
 )
 
 
 def main():
     """Print the table, and write it with the place and the day for the page."""
     jax.config.update("jax_enable_x64", True)
-    where = {
-        "device": f"{X * Y} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-        "jax": jax.__version__,
-    }
-    print(*where.values(), sep=", ", end=HEAD + "\n")
+    print(HEAD)
     lines = []
     auto = jax.make_mesh((X, Y), ("x", "y"), (AxisType.Auto,) * 2)
     with jax.set_mesh(auto):
         for dtype in np.dtype("float32"), np.dtype("float64"):
             for n in SIZES:
-                line = run(n, dtype, rounds=3 if n > 2048 else 7)
-                load = round(os.getloadavg()[0], 1)
-                print(LINE.format(**line), f"  (load {load})", flush=True)
-                rounded = {
-                    k: float(f"{v:.4g}") if isinstance(v, float) else v
-                    for k, v in line.items()
-                }
-                lines.append(rounded | {"load": load} | where)
-    with RESULTS.open("w", newline="") as file:
-        table = csv.DictWriter(file, lines[0], lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
+                line = rounded(run(n, dtype, rounds=3 if n > 2048 else 7))
+                print(LINE.format(**line), flush=True)
+                lines.append(line)
+    keep(RESULTS, lines)
 
 
 if __name__ == "__main__":

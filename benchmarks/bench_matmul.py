@@ -12,26 +12,22 @@ Simulated devices share the machine's cores: the time tells what the algorithm a
 the products, and nothing about links.
 """
 
-import csv
-import datetime
 import functools
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType
-from timing import race
+from timing import DOCS, keep, race, rounded
 
 from examples.collective_matmul import ag_matmul, matmul_rs, ring_matmul
 from examples.communication import measure
 from examples.matmul import cannon, summa, summa_25d
 
 SIZES = 1024, 2048, 4096
-RESULTS = Path(__file__).parent / "results/matmul.csv"
+RESULTS = DOCS / "per-device/data/matmul.csv"
 ROWS, COLUMNS, BLOCKS = jax.P("x", None), jax.P(None, "x"), jax.P("x", "y")
 GRID = BLOCKS, BLOCKS, BLOCKS
 CUBE = jax.P("x", ("z", "y")), jax.P(("z", "x"), "y"), jax.P("x", ("y", "z"))
@@ -104,34 +100,20 @@ algorithm             mesh         n XLA   pred   ours    XLA    pred   ours    
 LINE = (
     "{algorithm:21} {mesh:9} {n:5} {ratio:4.2f} "
     "{words_predicted:6.3f} {words_ours:6.3f} {words_compiler:6.3f} "
-    "{blocks_predicted:7.2f} {blocks_ours:6.2f} {blocks_compiler:6.2f}"
+    "{blocks_predicted:7.2f} {blocks_ours:6.2f} {blocks_compiler:6.2f}  (load {load})"
 )
 
 
 def main():
-    """Print the table, and write it with the place and the day to `results`."""
-    where = {
-        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-        "jax": jax.__version__,
-        "dtype": "float32",
-    }
-    print(*where.values(), sep=", ", end=HEAD + "\n")
+    """Print the table, and write it with the place and the day for the page."""
+    print(HEAD)
     lines = []
     for n in SIZES:
         for case in CASES:
-            line = run(case, n, rounds=5 if n > 2048 else 9)
-            load = round(os.getloadavg()[0], 1)
-            print(LINE.format(**line), f"  (load {load})", flush=True)
-            rounded = {
-                k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()
-            }
-            lines.append(rounded | {"load": load} | where)
-    with RESULTS.open("w", newline="") as file:
-        table = csv.DictWriter(file, lines[0], lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
+            line = rounded(run(case, n, rounds=5 if n > 2048 else 9))
+            print(LINE.format(**line), flush=True)
+            lines.append(line)
+    keep(RESULTS, lines, dtype="float32")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,16 @@ A machine that others use too is fast now and slow then. Programs that take turn
 the same of it, so what is kept of every round is a ratio.
 """
 
+import csv
+import datetime
+import os
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import jax
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def seconds(f, *args):
@@ -28,3 +34,26 @@ def race(ours, theirs, *args, rounds=7):
         took = {f: seconds(f, *args) for f in order}
         times.append((took[ours], took[theirs], took[ours] / took[theirs]))
     return [median(column) for column in zip(*times, strict=True)]
+
+
+def rounded(line):
+    """Return a line of a table with the load of just now, and four digits of floats."""
+    line = line | {"load": os.getloadavg()[0]}
+    return {
+        k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in line.items()
+    }
+
+
+def keep(path, lines, **more):
+    """Write lines of measurements as CSV, each with the place, the day and versions."""
+    where = {
+        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "cores": os.cpu_count(),
+        "date": datetime.date.today().isoformat(),
+        "jax": jax.__version__,
+    } | more
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, [*lines[0], *where], lineterminator="\n")
+        table.writeheader()
+        table.writerows(line | where for line in lines)
