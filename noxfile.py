@@ -19,6 +19,7 @@ BUILD = Path("docs/_build")
 STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every page
 LIBTPU = "libtpu==0.0.51"  # the compiler for TPUs
 OLDEST = "0.9.2"  # the oldest JAX on which the modules pass their tests
+WORKERS = "-n=auto", "--maxprocesses=4", "--dist=loadfile"  # several files at a time
 
 
 def build(session, folder):
@@ -42,7 +43,7 @@ def docs(session):
 def tests(session):
     """Run the tests, on eight simulated devices."""
     session.install(*LOCK)
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *WORKERS, *session.posargs)
 
 
 @nox.session
@@ -59,10 +60,11 @@ def tests_oldest(session):
     """Test the modules on the oldest JAX that they support."""
     jax = f"jax=={OLDEST}", f"jaxlib=={OLDEST}"
     formats = "grain", "h5py", "orbax-checkpoint", "tensorstore", "zarr"
-    others = "hypothesis", "mpi4py", "optax", "pytest>=9", "rich"
+    others = "hypothesis", "mpi4py", "optax", "pytest>=9", "pytest-xdist", "rich"
     session.install(*jax, *formats, *others)
     modules = sorted(Path("src/examples").glob("[!_]*.py"))
-    session.run("pytest", *(f"tests/test_{module.stem}.py" for module in modules))
+    tests = (f"tests/test_{module.stem}.py" for module in modules)
+    session.run("pytest", *WORKERS, *tests, *session.posargs)
 
 
 @nox.session(name="docs-live", default=False)
