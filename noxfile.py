@@ -157,7 +157,7 @@ def inventories(session):
 @nox.session(default=False)
 def lock(session):
     """Write requirements.lock anew, with the newest versions."""
-    session.install("uv")
+    session.install(*LOCK)
     session.run("uv", "lock", "--upgrade")
     export = "uv", "export", "--quiet", "--all-groups", "--no-emit-project"
     session.run(*export, "--no-annotate", "--no-header", "-o=requirements.lock")

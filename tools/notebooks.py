@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import nbformat
 from jupyter_client import KernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from uv import find_uv_bin
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, MODULES = ROOT / "docs", ROOT / "src/examples"
@@ -51,12 +51,9 @@ def install(folder, packages):
     versions = FOLDER / "constraints.txt"
     versions.write_text(constraints((ROOT / "requirements.lock").read_text()))
     python = folder / "bin/python"
-    if uv := shutil.which("uv"):
-        make = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder]
-        add = [uv, "pip", "install", "--quiet", "--python", python]
-    else:
-        make = [sys.executable, "-m", "venv", "--clear", folder]
-        add = [python, "-m", "pip", "install", "--quiet"]
+    uv = find_uv_bin()
+    make = uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder
+    add = uv, "pip", "install", "--quiet", "--python", python
     subprocess.run(make, check=True)
     subprocess.run([*add, "--constraint", versions, *packages], check=True)
 
