@@ -197,8 +197,9 @@ def alive(word):
 def test_a_run_that_is_killed_leaves_nothing(need, number):
     need("slurmctld", "slurmd", "srun", "sbatch")
     script = """
-import sys; sys.path.insert(0, "tools")
+import signal, sys; sys.path.insert(0, "tools")
 from throwaway import Slurm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup and & ignore it
 with Slurm() as slurm:
     slurm.sbatch("--wrap", "srun sleep 100", "--output=/dev/null")
     while not slurm.run("squeue", "-hs").stdout.count("sleep"): pass
