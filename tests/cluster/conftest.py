@@ -29,7 +29,8 @@ def need():
 @pytest.fixture(scope="session")
 def slurm(need):
     need("slurmctld", "slurmd", "srun", "sbatch")
-    for name in "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS":
+    proxies = {name for name in os.environ if name.lower().endswith("_proxy")}
+    for name in proxies | {"JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS"}:
         os.environ.pop(name, None)  # the files say what they need
     with Slurm() as slurm:
         yield slurm
@@ -39,15 +40,15 @@ def slurm(need):
 def folder(tmp_path):
     """Copy launch/ and modules into an empty folder; GPUs become simulated devices."""
 
-    def copy(*modules):
-        shutil.copytree(ROOT / "launch", tmp_path, dirs_exist_ok=True)
+    def copy(*modules, to=tmp_path):
+        shutil.copytree(ROOT / "launch", to, dirs_exist_ok=True)
         for module in modules:
-            shutil.copy(ROOT / "src/examples" / f"{module}.py", tmp_path)
-        for file in tmp_path.glob("*.sbatch"):
+            shutil.copy(ROOT / "src/examples" / f"{module}.py", to)
+        for file in to.glob("*.sbatch"):
             shipped = file.read_text()
             stand_in = shipped.replace("# export JAX_PLATFORMS", "export JAX_PLATFORMS")
             assert stand_in != shipped
             file.write_text(stand_in)
-        return tmp_path
+        return to
 
     return copy

@@ -6,12 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from conftest import lack
 from throwaway import run
 from transcripts import BINDINGS, bindings, kept
+
+from examples import restart
 
 ROOT = Path(__file__).parents[2]
 STEPS = Path(__file__).with_name("steps.py")
@@ -20,6 +25,7 @@ CPU = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MPIRUN = "mpirun", "--oversubscribe"
 PAGE = (ROOT / "docs/processes/launching.md").read_text()
+RESTART = (ROOT / "docs/processes/restart.md").read_text()
 JOIN = "import jax\njax.distributed.initialize({})\n"
 JOIN += "line = f'{{jax.process_index()}} {{jax.device_count()}}\\n'\n"
 JOIN += "__import__('sys').stdout.write(line)"
@@ -39,8 +45,10 @@ def hello(processes, devices):
 def submit(slurm):
     """Submit a file, wait, and return the job's state and its output."""
 
-    def submit(folder, *words, timeout=150):
+    def submit(folder, *words, act=None, timeout=150):
         number = slurm.sbatch(*words, cwd=folder)
+        if act:
+            act(number)
         state = slurm.wait(number, timeout)
         (output,) = folder.glob(f"*-{number}.out")
         return state, output.read_text()
@@ -84,6 +92,34 @@ def test_a_newcomer_needs_only_the_page(folder, slurm, submit):
     assert output.count("error below 1e-4: True") == 8
 
 
+WRONG_STARTS = {
+    "http_proxy=http://proxy.example:3128": "http_proxy would send the connection to",
+    "SLURM_NTASKS=9": "of 9 processes, 8 did not come",
+    "SLURM_PROCID=$((SLURM_PROCID - SLURM_PROCID / 7))": "process_id 6 came 2 times",
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [("", ""), *WRONG_STARTS.items()],
+    ids=["nothing", "proxy", "count", "id"],
+)
+def test_the_check_names_a_wrong_start_in_every_process(folder, submit, wrong, words):
+    (line,) = re.findall(r"`(srun python preflight\.py)`\s+in place of the last", PAGE)
+    home = folder("preflight")
+    file = home / "process-per-gpu.sbatch"
+    *lines, last = file.read_text().splitlines()
+    assert last.startswith("srun ")
+    if wrong:
+        line = line.replace("srun ", f"srun sh -c '{wrong} ") + "'"
+    file.write_text("\n".join([*lines, line, ""]))
+    state, output = submit(home, "--time=1", file.name)  # JAX would take five minutes
+    ready = [f"process {number} of 8: ready" for number in range(8)]
+    expected = ("FAILED", []) if words else ("COMPLETED", ready)
+    assert (state, said(output)) == expected, output
+    assert output.count(words) >= 8
+
+
 # ------------------------------------------------------------------------ starting anew
 
 
@@ -123,6 +159,60 @@ def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
         for end in ("stops", "went on to the end")
     ]
     assert said(output) == ends
+
+
+def comes(what, limit=120):
+    """Return the first value of `what()` that is true."""
+    limit += time.monotonic()
+    while not (value := what()):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    return value
+
+
+def saved(home):
+    """Return the steps after which the training in a folder has saved."""
+    names = [path.name for path in home.glob("checkpoints/*")]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def bits(home):
+    """Return the bits of the state after the last step."""
+    with jax.set_mesh(jax.make_mesh((8, 1), ("data", "model"))):
+        start = restart.begin()
+        state = restart.train(restart.learn, start, 100, home / "checkpoints")
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
+
+
+def disturb(slurm, home, number):
+    """Tell a training to stop; when it has started again, kill a process."""
+    comes((home / "checkpoints").exists)  # by then all listen for signals
+    slurm.run("scancel", "--signal=TERM", number)
+    comes(lambda: slurm.job(number)["Restarts"] == "1")
+    last = max(saved(home))
+    assert 0 < last < 100
+    (victim,) = comes(lambda: alive(f"SLURM_JOB_ID={number}", "SLURM_PROCID=5"))
+    comes(lambda: max(saved(home)) > last)
+    os.kill(victim, signal.SIGKILL)
+
+
+def test_a_training_that_is_told_to_stop_and_killed_ends_with_the_same_bits(
+    folder, slurm, submit, tmp_path
+):
+    (line,) = re.findall(r"^\$ sbatch (restart.*)$", RESTART, re.M)
+    alone, disturbed = (
+        folder("restart", to=tmp_path / name) for name in ("alone", "disturbed")
+    )
+    state, expected = submit(alone, *line.split())
+    assert state == "COMPLETED", expected
+    act = partial(disturb, slurm, disturbed)
+    state, output = submit(disturbed, *line.split(), act=act)
+    assert state == "COMPLETED", output
+    attempts = re.findall(r"attempt.*", output)
+    assert attempts == ["attempt 1 failed with code 137"], output
+    (loss,) = said(expected, "loss after 100 steps: .*")
+    assert said(output, "loss after .*") == [loss]
+    assert bits(disturbed) == bits(alone)
 
 
 # ----------------------------------------------------------------------- who sees which
@@ -178,8 +268,8 @@ def test_mpi_starts_processes_on_other_hosts(need, folder):
 # --------------------------------------------------------------------- nothing is left
 
 
-def alive(word):
-    """Return the processes whose environment or command line names `word`."""
+def alive(*needed):
+    """Return the processes whose environment or command line names these words."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -188,7 +278,7 @@ def alive(word):
             ).read_bytes()
         except OSError:
             continue
-        if word.encode() in words and int(folder.name) != os.getpid():
+        if all(word.encode() in words for word in needed):
             found.append(int(folder.name))
     return found
 
