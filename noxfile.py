@@ -148,6 +148,15 @@ def failures(session):
 
 
 @nox.session(default=False)
+def load(session):
+    """Load 2 GiB in every way again, in 12 GiB of memory; `-- scatter` does one."""
+    session.install(*LOCK)
+    table = "benchmarks/bench_load.py", "docs/processes/data"
+    cpu = {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": "src"}
+    session.run("python", *table, *session.posargs, env=cpu)
+
+
+@nox.session(default=False)
 def inventories(session):
     """Refresh the names of JAX, NumPy and Python that pages may link to."""
     session.install(*LOCK)

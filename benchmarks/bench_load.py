@@ -7,13 +7,14 @@ that of the slowest. The memory is what is anonymous (RssAnon and RssShmem of
 peak, above what the process had before. Afterwards the shards are compared with the
 file.
 
-    JAX_PLATFORMS=cpu OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
-        python benchmarks/bench_load.py [MiB]
+    nox -s load                                              the table of the page
+    nox -s load -- scatter "MPI Scatterv"                    two ways; the rest stays
+    python benchmarks/bench_load.py FOLDER [MiB] [WAY ...]   FOLDER/load.csv instead
 
 Predicted peaks, in shares of the array: `read_slices` 1 and a slice, one half; rows of
 a map 0, as they stay in the file; process-local data and a callback 2; with pickles the
-root 3 x 4. Without a number it is 2048 MiB and the table for the page is written. It
-needs 12 GiB of memory, 7 of disk, and for the lines with MPI mpi4py and mpirun.
+root 3 x 4. Without a number it is 2048 MiB. That needs 12 GiB of memory and 7 of disk.
+Without mpirun, the rows with MPI stay as they were.
 """
 
 import csv
@@ -39,7 +40,6 @@ from jax.experimental import multihost_utils
 from examples import load
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs/processes/data/load.csv"
 PROCESSES, DEVICES, COLUMNS = 4, 2, 16384
 GRID, ROWS = jax.P("x", "y"), jax.P(("x", "y"))
 PACKAGES = "jax", "numpy", "h5py", "zarr", "tensorstore", "mpi4py"
@@ -256,37 +256,57 @@ def race(way, folder):
     }
 
 
-def main(mib=2048):
-    """Print the table, and write it with the place, the day and the versions."""
+def chosen(names):
+    """Return the ways of these names, or all; say which cannot be run here."""
+    if unknown := [name for name in names if name not in WAYS]:
+        raise ValueError(f"there is no way {unknown[0]!r}: pass some of {[*WAYS]}")
+    ways = [way for way in WAYS if way in names or not names]
+    for way in ways:
+        if way.startswith("MPI") and not shutil.which("mpirun"):
+            print(f"{way:27} skipped, for want of mpirun: apt-get install openmpi-bin")
+        else:
+            yield way
+
+
+def main(folder, *words):
+    """Run the named ways, or all; write FOLDER/load.csv, where other rows stay."""
+    small = words[:1] and words[0].isdigit()
+    mib, names = (int(words[0]), words[1:]) if small else (2048, words)
+    target, rows = Path(folder) / "load.csv", {}
+    ways = [*chosen(names)]
+    if target.exists():
+        with target.open(newline="") as file:
+            rows = {row["way"]: row for row in csv.DictReader(file)}
     where = {
         "device": f"{PROCESSES} x {DEVICES} x {jax.devices()[0].device_kind}",
         "cores": os.cpu_count(),
         "date": datetime.date.today().isoformat(),
     } | {name: importlib.metadata.version(name) for name in PACKAGES}
     print(*where.values(), f"load before {os.getloadavg()[0]:.1f}", sep=", ")
-    lines = []
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), mib * 2**20)
-        for way in WAYS:
-            if way.startswith("MPI") and not shutil.which("mpirun"):
-                continue
-            line = race(way, Path(folder))
+    with tempfile.TemporaryDirectory() as scratch:
+        write(Path(scratch), mib * 2**20)
+        for way in ways:
+            row = race(way, Path(scratch))
             print(
                 "{way:27} {layout} {mib:5} MiB {seconds:6} s, root {root_mib:5} MiB, "
-                "others {others_mib:5} (load {load})".format(**line),
+                "others {others_mib:5} (load {load})".format(**row),
                 flush=True,
             )
-            lines.append(line | where)
-    if mib == 2048:
-        RESULTS.parent.mkdir(exist_ok=True)
-        with RESULTS.open("w", newline="") as file:
-            table = csv.DictWriter(file, lines[0], lineterminator="\n")
-            table.writeheader()
-            table.writerows(lines)
+            rows[way] = row | where
+    if rows:
+        save(target, [rows[way] for way in WAYS if way in rows])
+
+
+def save(target, rows):
+    """Write the table."""
+    with target.open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0], lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--way"]:
         perform(sys.argv[2], Path(sys.argv[3]))
     else:
-        main(*map(int, sys.argv[1:]))
+        main(*sys.argv[1:])
