@@ -157,6 +157,13 @@ def load(session):
 
 
 @nox.session(default=False)
+def network(session):
+    """Measure messages between two hosts with a slow network, two minutes."""
+    session.install(*LOCK)
+    session.run("python", "tools/network.py", "docs/processes/data")
+
+
+@nox.session(default=False)
 def inventories(session):
     """Refresh the names of JAX, NumPy and Python that pages may link to."""
     session.install(*LOCK)

@@ -4,6 +4,7 @@
 #     unshare --net --mount hosts.sh N command ...     all is gone when the command ends
 #     hosts.sh on host1 command ...                     on host1, as `ssh host1` would
 #
+# With RATE=100mbit in the environment each host sends, and receives, no faster than that.
 # Each host has its name and an address 10.77.0.x in an /etc/hosts of its own.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -29,6 +30,10 @@ for i in $(seq 0 $((count - 1))); do
   ip -n "host$i" address add "10.77.0.$((i + 1))/24" dev eth0
   ip -n "host$i" link set eth0 up
   ip -n "host$i" link set lo up
+  [ "${RATE:-}" ] || continue
+  ip -n "host$i" link set eth0 mtu 9000 && ip link set "port$i" mtu 9000
+  tc -n "host$i" qdisc add dev eth0 root tbf rate "$RATE" burst 32kb latency 200ms
+  tc qdisc add dev "port$i" root tbf rate "$RATE" burst 32kb latency 200ms
 done
 mount --bind /run/hosts /etc/hosts
 on host0 "$@"                          # no exec: the bridge lives as long as we do

@@ -1,0 +1,250 @@
+"""Measure what a network costs: `tools/network.py FOLDER`.
+
+Two hosts of four devices run the programs of `PROGRAMS` at each rate of `RATES`, and
+sums of several sizes at one of them. The hosts are network namespaces of this machine
+(see hosts.sh), for which it takes root, or a kernel that lets everybody have them.
+FOLDER/network.csv keeps the medians of some turns: milliseconds, and the bytes that
+each host sent, beside those of `theory`.
+"""
+
+import csv
+import datetime
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import Array, lax  # noqa: E402
+from jax.experimental import multihost_utils  # noqa: E402
+from throwaway import run  # noqa: E402
+
+from examples.network import psum_by_hosts  # noqa: E402
+
+HOSTS, DEVICES = 2, 4  # devices of each
+RATES = {  # as tc writes them: how many turns
+    "100mbit": 11,
+    "300mbit": 15,
+    "1gbit": 25,
+    "3gbit": 31,
+    "none": 41,
+}
+BLOCK = 2**19  # bytes on each device
+SIZES = tuple(2**power for power in range(12, 23, 2))
+SUMS = "flat", "by hosts"  # what is run at all sizes
+AT = "300mbit"  # and at which rate
+ORDERS = {  # the devices in the order of the mesh, row by row
+    "rows": (0, 1, 2, 3, 4, 5, 6, 7),  # a row is a host
+    "mixed": (0, 4, 1, 5, 2, 6, 3, 7),  # neighbours in a row are on different hosts
+}
+XY = ("x", "y")
+RING = [(i, (i + 1) % (HOSTS * DEVICES)) for i in range(HOSTS * DEVICES)]
+P = jax.P
+PENCILS = P("x", "y"), P("x", None, "y"), P(None, "x", "y")  # of a field, in turn
+COLUMNS = (
+    *("program", "order", "rate", "block", "theory", "host0", "host1"),
+    *("milliseconds", "jax", "linux", "date"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A function of blocks, or of a field in pencils, and what a host sends of it.
+
+    `blocks` is the blocks that a host sends to the other, for each order of the mesh.
+    """
+
+    function: Callable
+    out: jax.P
+    blocks: dict[str, float]
+    start: jax.P = P(XY)  # noqa: RUF009 (it never changes)
+
+    def __call__(self, a: Array) -> Array:
+        """Run it under the mesh of the context."""
+        if self.ndim == 3:
+            return self.function(a, self.out)
+        return jax.shard_map(self.function, in_specs=P(XY), out_specs=self.out)(a)
+
+    @property
+    def ndim(self) -> int:
+        """The axes of its argument."""
+        return 3 if self.function is jax.reshard else 1
+
+    def shape(self, block: int) -> tuple[int, ...]:
+        """Return the shape of an array that has `block` bytes on a device."""
+        return (64, 64, block // 64**2) if self.ndim == 3 else (2 * block,)
+
+
+def gathered_sum(block: Array) -> Array:
+    """Bring all blocks everywhere, and add them there."""
+    return lax.all_gather(block, XY, to="invarying").sum(0)
+
+
+PROGRAMS = {
+    "flat": Program(lambda b: lax.psum(b, XY), P(), {"rows": 7 / 4, "mixed": 7}),
+    "by hosts": Program(
+        lambda b: psum_by_hosts(b, "y", "x"), P(), {"rows": 1, "mixed": 11 / 2}
+    ),
+    "gather": Program(gathered_sum, P(), {"rows": 7}),
+    "in a row": Program(lambda b: lax.psum(b, "y"), P("x"), {"rows": 0, "mixed": 6}),
+    "scatter": Program(
+        lambda b: lax.psum_scatter(b, XY, tiled=True),
+        P(XY),
+        {"rows": 3 / 4, "mixed": 9 / 4},
+    ),
+    "ring": Program(
+        lambda b: lax.ppermute(b, XY, RING), P(XY), {"rows": 1, "mixed": 4}
+    ),
+    "transpose y": Program(
+        jax.reshard, PENCILS[1], {"rows": 0, "mixed": 2}, start=PENCILS[0]
+    ),
+    "transpose x": Program(
+        jax.reshard, PENCILS[2], {"rows": 2, "mixed": 0}, start=PENCILS[1]
+    ),
+}
+
+
+def mesh_of(order: str) -> jax.sharding.Mesh:
+    """Return the mesh of two rows that has the devices in an order of `ORDERS`."""
+    devices = np.array(jax.devices())[list(ORDERS[order])]
+    axes = (jax.sharding.AxisType.Explicit,) * 2
+    return jax.sharding.Mesh(devices.reshape(HOSTS, DEVICES), XY, axis_types=axes)
+
+
+def sent() -> int:
+    """Return the bytes that this host has sent since it is there."""
+    (line,) = re.findall(r"eth0:(.*)", Path("/proc/net/dev").read_text())
+    return int(line.split()[8])
+
+
+@dataclass
+class Case:
+    """A program, compiled for an order and a size, with the array that it takes."""
+
+    name: str
+    order: str
+    block: int
+
+    def __post_init__(self):
+        """Make the array, compile, and run once."""
+        program, mesh = PROGRAMS[self.name], mesh_of(self.order)
+        kind = np.complex64 if program.ndim == 3 else np.float32
+        layout, shape = (
+            jax.NamedSharding(mesh, program.start),
+            program.shape(self.block),
+        )
+        make = jax.jit(lambda: jax.numpy.ones(shape, kind), out_shardings=layout)
+        with jax.set_mesh(mesh):
+            self.array = make()
+            self.run = jax.jit(program).lower(self.array).compile()
+        self.seconds, self.bytes = [], []
+        self.turn()
+
+    def turn(self):
+        """Run once; note the time, and what left this host."""
+        multihost_utils.sync_global_devices("all begin")
+        before, start = sent(), time.perf_counter()
+        self.run(self.array).block_until_ready()
+        self.seconds.append(time.perf_counter() - start)
+        multihost_utils.sync_global_devices("all have got everything")
+        self.bytes.append(sent() - before)
+
+    def result(self) -> list[float]:
+        """Return the medians of all turns but the first: milliseconds, and bytes."""
+        return [
+            1e3 * float(np.median(self.seconds[1:])),
+            float(np.median(self.bytes[1:])),
+        ]
+
+
+def cases(rate: str) -> list[tuple[str, str, int]]:
+    """Return what is measured at a rate: program, order of the mesh, bytes."""
+    found = [
+        (name, order, BLOCK)
+        for name, program in PROGRAMS.items()
+        for order in program.blocks
+    ]
+    sizes = SIZES if rate == AT else ()
+    return found + [(name, "rows", size) for size in sizes for name in SUMS]
+
+
+def host(number: str, chosen: str, rounds: str, file: str):
+    """Be a host: run everything in turns; host 0 writes what was measured."""
+    if number == "0":
+        line = shlex.join([sys.executable, __file__, "host", "1", chosen, rounds, file])
+        subprocess.Popen([ROOT / "tools/hosts.sh", "on", "host1", line])
+    jax.distributed.initialize(
+        "host0:1234", HOSTS, int(number), cluster_detection_method="deactivate"
+    )
+    ready = [Case(*case) for case in json.loads(chosen)]
+    for _ in range(int(rounds)):
+        for case in ready:
+            case.turn()
+    mine = np.array([case.result() for case in ready])
+    everyone = multihost_utils.process_allgather(mine)
+    if number == "0":
+        Path(file).write_text(json.dumps(everyone.tolist()))
+
+
+def measured(chosen: list, rate: str = "none", rounds: int = 5) -> list[list]:
+    """Start the hosts; return milliseconds, and bytes of both hosts, for each case."""
+    environment = {
+        name: text
+        for name, text in os.environ.items()
+        if name != "XLA_FLAGS" and not name.lower().endswith("_proxy")
+    }
+    environment |= {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": str(DEVICES),
+        "RATE": rate.replace("none", ""),
+    }
+    own = [] if os.geteuid() == 0 else ["--map-root-user", "--user"]
+    inside = "unshare", *own, "--net", "--mount", ROOT / "tools/hosts.sh", str(HOSTS)
+    with tempfile.NamedTemporaryFile() as file:
+        words = "host", "0", json.dumps(chosen), str(rounds), file.name
+        run(*inside, sys.executable, __file__, *words, env=environment)
+        both = json.load(file)
+    return [
+        [max(times), *map(round, left)]
+        for times, left in (zip(*each, strict=True) for each in zip(*both, strict=True))
+    ]
+
+
+def theory(name: str, order: str, block: int) -> int:
+    """Return the bytes that a host should send."""
+    return round(PROGRAMS[name].blocks[order] * block)
+
+
+def main(folder: str):
+    """Measure at all rates, and write the table."""
+    versions = metadata.version("jax"), platform.release().split("-")[0]
+    today = datetime.date.today().isoformat()
+    with (Path(folder) / "network.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for rate, turns in RATES.items():
+            chosen = cases(rate)
+            for case, (time_, *left) in zip(
+                chosen, measured(chosen, rate, turns), strict=True
+            ):
+                name, order, block = case
+                row = name, order, rate, block, theory(*case), *left, f"{time_:.2f}"
+                print(*row, sep=" | ", flush=True)
+                writer.writerow((*row, *versions, today))
+
+
+if __name__ == "__main__":
+    host(*sys.argv[2:]) if sys.argv[1] == "host" else main(*sys.argv[1:])
