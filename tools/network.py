@@ -36,14 +36,14 @@ from examples.network import psum_by_hosts  # noqa: E402
 
 HOSTS, DEVICES = 2, 4  # devices of each
 RATES = {  # as tc writes them: how many turns
-    "100mbit": 11,
-    "300mbit": 15,
-    "1gbit": 25,
-    "3gbit": 31,
+    "100mbit": 21,
+    "300mbit": 21,
+    "1gbit": 31,
+    "3gbit": 41,
     "none": 41,
 }
-BLOCK = 2**19  # bytes on each device
-SIZES = tuple(2**power for power in range(12, 23, 2))
+BLOCK = 2**18  # bytes on each device
+SIZES = 2**12, 2**14, 2**16, 2**20, 2**22  # others
 SUMS = "flat", "by hosts"  # what is run at all sizes
 AT = "300mbit"  # and at which rate
 ORDERS = {  # the devices in the order of the mesh, row by row

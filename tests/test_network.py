@@ -1,0 +1,278 @@
+"""What leaves a host: counted, compared with the formulas, and with what was measured."""
+
+import csv
+import runpy
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import network as tool
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType
+
+from examples import network
+from examples.communication import Collective, Program, measure
+from examples.network import leaving, messages, psum_by_hosts
+
+P = jax.P
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "src" / "examples" / "network.py"
+MESHES = [(1, 1), (1, 8), (8, 1), (2, 4), (4, 2), (2, 3)]
+each_mesh = pytest.mark.parametrize("shape", MESHES, ids=str)
+each_kind = pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+
+
+def mesh_of(shape, kind=AxisType.Explicit):
+    devices = np.array(jax.devices())[: np.prod(shape)].reshape(shape)
+    return jax.sharding.Mesh(devices, ("x", "y"), axis_types=(kind,) * 2)
+
+
+def summed(x, spec=P(("x", "y"))):
+    """Sum the blocks of `x` by hosts; each device gets the sum."""
+    add = jax.shard_map(
+        lambda block: psum_by_hosts(block, "y", "x"), in_specs=spec, out_specs=P()
+    )
+    return add(x)
+
+
+def flat(x):
+    add = jax.shard_map(
+        lambda block: lax.psum(block, ("x", "y")),
+        in_specs=P(("x", "y")),
+        out_specs=P(),
+    )
+    return add(x)
+
+
+def hosts_of(shape):
+    """Each row of the mesh is a host."""
+    return np.repeat(range(shape[0]), shape[1]).tolist()
+
+
+# ------------------------------------------------------------------------- the sum
+
+
+@each_mesh
+@each_kind
+def test_it_is_the_sum_of_the_blocks(shape, kind):
+    count = shape[0] * shape[1]
+    numbers = np.random.default_rng(0).integers(-9, 9, (count, 24, 2))
+    with jax.set_mesh(mesh_of(shape, kind)):
+        x = jax.device_put(numbers.reshape(-1, 2).astype(np.float32), P(("x", "y")))
+        total = jax.jit(summed)(x)
+    assert np.array_equal(total, numbers.sum(0))
+    assert total.sharding.is_fully_replicated
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int32"])
+def test_it_keeps_the_dtype(dtype):
+    with jax.set_mesh(mesh_of((2, 4))):
+        x = jnp.ones((64,), dtype, out_sharding=P(("x", "y")))
+        total = jax.jit(summed)(x)
+    assert total.dtype == dtype
+    assert np.all(np.asarray(total) == np.asarray(8, dtype))
+
+
+def test_its_gradient_is_that_of_psum():
+    weights = np.arange(8, dtype=np.float32)
+    with jax.set_mesh(mesh_of((2, 4))):
+        x = jax.device_put(np.sin(np.arange(64, dtype=np.float32)), P(("x", "y")))
+        gradients = [
+            jax.jit(jax.grad(lambda x, f=f: (weights * f(x) ** 2).sum()))(x)
+            for f in (summed, flat)
+        ]
+    np.testing.assert_allclose(*gradients, rtol=1e-5)
+    assert gradients[0].sharding.is_equivalent_to(x.sharding, 1)
+
+
+@each_mesh
+def test_a_host_sends_what_the_formula_says(shape):
+    rows, columns = shape
+    with jax.set_mesh(mesh_of(shape)):
+        x = jnp.ones(24 * rows * columns, out_sharding=P(("x", "y")))
+        inside, around = measure(summed, x), measure(flat, x)
+    hosts, block = hosts_of(shape), 4 * 24
+    assert set(leaving(inside, hosts).values()) == {2 * block * (rows - 1) // rows}
+    count = rows * columns
+    expected = -(-2 * block * (count - 1) // count) if rows > 1 else 0
+    assert set(leaving(around, hosts).values()) == {expected}
+
+
+def test_what_crosses_hosts_is_one_all_reduce_of_a_part():
+    with jax.set_mesh(mesh_of((2, 4))):
+        program = measure(summed, jnp.ones(64, out_sharding=P(("x", "y"))))
+    (step,) = (step for step in program.collectives if step.axes == ("x",))
+    assert (step.kind, step.bytes) == ("all-reduce", 4 * 8 // 4)
+
+
+@pytest.mark.parametrize("shape", [(12,), ()])
+def test_a_block_that_cannot_be_cut_is_refused(shape):
+    with jax.set_mesh(mesh_of((1, 8))):
+        x = jnp.ones(shape)
+        with pytest.raises(ValueError, match="into 8 parts for the devices along y"):
+            summed(x, P())
+
+
+# --------------------------------------------------------------------- who sends what
+
+
+def collective(kind, groups, size=24, times=1):
+    return Collective(kind, size, None, groups, times)
+
+
+def test_an_all_to_all_sends_straight_to_everybody():
+    found = messages(collective("all-to-all", ((0, 1, 2),)))
+    assert {(a, b) for a, b, _ in found} == {
+        (a, b) for a in range(3) for b in range(3) if a != b
+    }
+    assert {size for *_, size in messages(collective("all-to-all", ((0, 1, 2),)))} == {8}
+
+
+def test_a_permutation_sends_along_its_pairs():
+    found = messages(collective("collective-permute", ((0, 2), (2, 0))))
+    assert [*found] == [(0, 2, 24), (2, 0, 24)]
+
+
+def test_the_others_go_around_in_the_order_of_the_group():
+    found = [*messages(collective("all-gather", ((0, 2, 1),)))]
+    assert found == [(0, 2, 48), (2, 1, 48), (1, 0, 48)]
+
+
+def test_what_stays_with_a_host_is_not_counted():
+    program = Program((collective("all-gather", ((0, 1), (2, 3))),))
+    assert leaving(program, [0, 0, 1, 1]) == {0: 0, 1: 0}
+    assert leaving(program, [0, 1, 0, 1]) == {0: 48, 1: 48}
+    assert leaving(program, ["a", "a", "a", "b"]) == {"a": 24, "b": 24}
+
+
+def test_a_loop_counts_as_often_as_it_runs():
+    program = Program((collective("all-reduce", ((0, 1),), times=5),))
+    assert leaving(program, [0, 1]) == {0: 5 * 24, 1: 5 * 24}
+
+
+def test_a_loop_of_unknown_length_is_refused():
+    program = Program((collective("all-reduce", ((0, 1),), times=None),))
+    with pytest.raises(ValueError, match="give the loop a fixed length"):
+        leaving(program, [0, 1])
+
+
+def test_a_program_of_more_devices_is_refused():
+    program = Program((collective("all-reduce", ((0, 1, 2),)),))
+    with pytest.raises(ValueError, match="more devices than the 2 in hosts"):
+        leaving(program, [0, 1])
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_it_runs_as_a_script(run, devices):
+    printed = run(SCRIPT, devices=devices)
+    assert printed.endswith(f" {devices}.0\n")
+
+
+
+# ------------------------------------------------------------------------ kept data
+
+
+with (ROOT / "docs/processes/data/network.csv").open(newline="") as file:
+    ROWS = list(csv.DictReader(file))
+CASES = [(row["program"], row["order"], int(row["block"])) for row in ROWS]
+LARGE = [row for row in ROWS if int(row["block"]) >= tool.BLOCK]
+each_program = pytest.mark.parametrize("name", tool.PROGRAMS)
+
+
+def milliseconds(name, order, rate, block=tool.BLOCK):
+    wanted = name, order, rate, str(block)
+    keys = "program", "order", "rate", "block"
+    (row,) = (row for row in ROWS if tuple(row[key] for key in keys) == wanted)
+    return float(row["milliseconds"])
+
+
+def test_every_case_is_there_in_order():
+    assert [row["rate"] for row in ROWS] == [
+        rate for rate in tool.RATES for _ in tool.cases(rate)
+    ]
+    assert [case for rate in tool.RATES for case in tool.cases(rate)] == CASES
+
+
+def test_every_row_names_versions_and_the_day():
+    for row in ROWS:
+        assert tuple(row) == tool.COLUMNS
+        assert row["jax"] >= "0.12"
+        assert len(row["linux"].split(".")) == len(row["date"].split("-")) == 3
+
+
+def test_every_row_has_the_bytes_of_the_formula_of_today():
+    for row, case in zip(ROWS, CASES, strict=True):
+        assert int(row["theory"]) == tool.theory(*case)
+
+
+def test_what_left_a_host_was_at_most_six_parts_in_a_hundred_more():
+    for row in LARGE:
+        theory = int(row["theory"])
+        for host in ("host0", "host1"):
+            assert theory <= int(row[host]) < 1.06 * theory + 4096, row
+
+
+def test_at_the_slow_end_bytes_decide_and_at_the_fast_end_steps():
+    slow, fast = (
+        milliseconds("flat", "rows", rate) / milliseconds("by hosts", "rows", rate)
+        for rate in ("100mbit", "none")
+    )
+    assert 1.4 < slow < 2.1
+    assert fast < 1
+
+
+@pytest.mark.parametrize("rate", ["100mbit", "300mbit"])
+def test_the_order_of_the_mesh_decides_which_transpose_is_slow(rate):
+    for cheap, dear in (("rows", "mixed"), ("mixed", "rows")):
+        axis = "y" if cheap == "rows" else "x"
+        ratio = milliseconds(f"transpose {axis}", dear, rate)
+        ratio /= milliseconds(f"transpose {axis}", cheap, rate)
+        assert ratio > 2
+
+
+def test_a_mixed_order_makes_the_sum_slow():
+    flat_ = [milliseconds("flat", order, "100mbit") for order in ("rows", "mixed")]
+    assert flat_[1] > 3 * flat_[0]
+
+
+# -------------------------------------------------------------- what the tool measures
+
+
+def halved(group, size, hosts):
+    """Return what a Gloo reduce-scatter sends out of host 0: halves, then an exchange.
+
+    In step k a device swaps a half of what it still has with that at distance 2**k. In
+    the end the parts lie in bit-reversed order, and go where they belong.
+    """
+    count = len(group)
+    bits = count.bit_length() - 1
+    sent = 0
+    for place, device in enumerate(group):
+        pairs = [(place ^ 2**step, size / 2 ** (step + 1)) for step in range(bits)]
+        reverse = int(f"{place:0{bits}b}"[::-1], 2)
+        for other, part in [*pairs, (reverse, size / count)]:
+            crosses = hosts[device] == 0 != hosts[group[other]]
+            sent += part if crosses else 0
+    return sent
+
+
+@each_program
+def test_its_formulas_are_those_of_the_compiled_program(name):
+    program, size = tool.PROGRAMS[name], 2**15
+    for order, blocks in program.blocks.items():
+        hosts = [device // tool.DEVICES for device in tool.ORDERS[order]]
+        mesh = tool.mesh_of(order)
+        kind = np.complex64 if program.ndim == 3 else np.float32
+        layout = jax.NamedSharding(mesh, program.start)
+        x = jax.ShapeDtypeStruct(program.shape(size), kind, sharding=layout)
+        assert x.size * x.dtype.itemsize == 8 * size
+        with jax.set_mesh(mesh):
+            found = measure(program, x)
+        rings = [c for c in found.collectives if c.kind != "reduce-scatter"]
+        sent = leaving(Program(tuple(rings)), hosts)[0]
+        for c in found.collectives:
+            if c.kind == "reduce-scatter":
+                sent += sum(halved(group, c.bytes, hosts) for group in c.groups)
+        assert sent == blocks * size == tool.theory(name, order, size)
