@@ -32,7 +32,7 @@ from jax import Array, lax  # noqa: E402
 from jax.experimental import multihost_utils  # noqa: E402
 from throwaway import run  # noqa: E402
 
-from examples.network import psum_by_hosts  # noqa: E402
+from examples.network import sum_by_hosts  # noqa: E402
 
 HOSTS, DEVICES = 2, 4  # devices of each
 RATES = {  # as tc writes them: how many turns
@@ -62,57 +62,58 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A function of blocks, or of a field in pencils, and what a host sends of it.
+    """A function of an array, and what a host sends of it.
 
-    `blocks` is the blocks that a host sends to the other, for each order of the mesh.
+    `blocks` is the blocks that a host sends to the other, for each order of the mesh;
+    `start` is how the array is cut: into rows, or a field into pencils.
     """
 
-    function: Callable
-    out: jax.P
+    function: Callable[[Array], Array]
     blocks: dict[str, float]
     start: jax.P = P(XY)  # noqa: RUF009 (it never changes)
 
-    def __call__(self, a: Array) -> Array:
-        """Run it under the mesh of the context."""
-        if self.ndim == 3:
-            return self.function(a, self.out)
-        return jax.shard_map(self.function, in_specs=P(XY), out_specs=self.out)(a)
-
-    @property
-    def ndim(self) -> int:
-        """The axes of its argument."""
-        return 3 if self.function is jax.reshard else 1
-
-    def shape(self, block: int) -> tuple[int, ...]:
-        """Return the shape of an array that has `block` bytes on a device."""
-        return (64, 64, block // 64**2) if self.ndim == 3 else (2 * block,)
+    def array(self, block: int, mesh: jax.sharding.Mesh) -> jax.ShapeDtypeStruct:
+        """Return what it takes, with `block` bytes on each device."""
+        layout = jax.NamedSharding(mesh, self.start)
+        if self.start == P(XY):
+            return jax.ShapeDtypeStruct((2 * block,), np.float32, sharding=layout)
+        shape = 64, 64, block // 64**2
+        return jax.ShapeDtypeStruct(shape, np.complex64, sharding=layout)
 
 
-def gathered_sum(block: Array) -> Array:
+def on_blocks(function: Callable, out: jax.P) -> Callable[[Array], Array]:
+    """Return a function of an array that does `function` with each block of it."""
+    return jax.shard_map(function, in_specs=P(XY), out_specs=out)
+
+
+def gathered_sum(x: Array) -> Array:
     """Bring all blocks everywhere, and add them there."""
-    return lax.all_gather(block, XY, to="invarying").sum(0)
+    return jax.reshard(x, P()).reshape(HOSTS * DEVICES, -1).sum(0)
 
 
 PROGRAMS = {
-    "flat": Program(lambda b: lax.psum(b, XY), P(), {"rows": 7 / 4, "mixed": 7}),
-    "by hosts": Program(
-        lambda b: psum_by_hosts(b, "y", "x"), P(), {"rows": 1, "mixed": 11 / 2}
+    "flat": Program(
+        on_blocks(lambda b: lax.psum(b, XY), P()), {"rows": 7 / 4, "mixed": 7}
     ),
-    "gather": Program(gathered_sum, P(), {"rows": 7}),
-    "in a row": Program(lambda b: lax.psum(b, "y"), P("x"), {"rows": 0, "mixed": 6}),
+    "by hosts": Program(
+        lambda x: sum_by_hosts(x, inner="y", outer="x"), {"rows": 1, "mixed": 11 / 2}
+    ),
+    "gather": Program(gathered_sum, {"rows": 7}),
+    "in a row": Program(
+        on_blocks(lambda b: lax.psum(b, "y"), P("x")), {"rows": 0, "mixed": 6}
+    ),
     "scatter": Program(
-        lambda b: lax.psum_scatter(b, XY, tiled=True),
-        P(XY),
+        on_blocks(lambda b: lax.psum_scatter(b, XY, tiled=True), P(XY)),
         {"rows": 3 / 4, "mixed": 9 / 4},
     ),
     "ring": Program(
-        lambda b: lax.ppermute(b, XY, RING), P(XY), {"rows": 1, "mixed": 4}
+        on_blocks(lambda b: lax.ppermute(b, XY, RING), P(XY)), {"rows": 1, "mixed": 4}
     ),
     "transpose y": Program(
-        jax.reshard, PENCILS[1], {"rows": 0, "mixed": 2}, start=PENCILS[0]
+        lambda a: jax.reshard(a, PENCILS[1]), {"rows": 0, "mixed": 2}, PENCILS[0]
     ),
     "transpose x": Program(
-        jax.reshard, PENCILS[2], {"rows": 2, "mixed": 0}, start=PENCILS[1]
+        lambda a: jax.reshard(a, PENCILS[2]), {"rows": 2, "mixed": 0}, PENCILS[1]
     ),
 }
 
@@ -141,15 +142,10 @@ class Case:
     def __post_init__(self):
         """Make the array, compile, and run once."""
         program, mesh = PROGRAMS[self.name], mesh_of(self.order)
-        kind = np.complex64 if program.ndim == 3 else np.float32
-        layout, shape = (
-            jax.NamedSharding(mesh, program.start),
-            program.shape(self.block),
-        )
-        make = jax.jit(lambda: jax.numpy.ones(shape, kind), out_shardings=layout)
+        like = program.array(self.block, mesh)
         with jax.set_mesh(mesh):
-            self.array = make()
-            self.run = jax.jit(program).lower(self.array).compile()
+            self.array = jax.numpy.ones(like.shape, like.dtype, device=like.sharding)
+            self.run = jax.jit(program.function).lower(self.array).compile()
         self.seconds, self.bytes = [], []
         self.turn()
 
@@ -199,6 +195,12 @@ def host(number: str, chosen: str, rounds: str, file: str):
         Path(file).write_text(json.dumps(everyone.tolist()))
 
 
+def inside() -> tuple:
+    """Return how a command line begins that is to run on the first of the hosts."""
+    own = [] if os.geteuid() == 0 else ["--map-root-user", "--user"]
+    return "unshare", *own, "--net", "--mount", ROOT / "tools/hosts.sh", str(HOSTS)
+
+
 def measured(chosen: list, rate: str = "none", rounds: int = 5) -> list[list]:
     """Start the hosts; return milliseconds, and bytes of both hosts, for each case."""
     environment = {
@@ -211,11 +213,9 @@ def measured(chosen: list, rate: str = "none", rounds: int = 5) -> list[list]:
         "JAX_NUM_CPU_DEVICES": str(DEVICES),
         "RATE": rate.replace("none", ""),
     }
-    own = [] if os.geteuid() == 0 else ["--map-root-user", "--user"]
-    inside = "unshare", *own, "--net", "--mount", ROOT / "tools/hosts.sh", str(HOSTS)
     with tempfile.NamedTemporaryFile() as file:
         words = "host", "0", json.dumps(chosen), str(rounds), file.name
-        run(*inside, sys.executable, __file__, *words, env=environment)
+        run(*inside(), sys.executable, __file__, *words, env=environment)
         both = json.load(file)
     return [
         [max(times), *map(round, left)]

@@ -5,11 +5,11 @@ Devices of one host exchange data in its memory or over its own links; between h
 there is a network, and it is slower. So it matters which of a program's messages cross
 it, and that depends on the order of the devices in the mesh.
 
-    block    [n, ...]        what one device adds; inner divides n
-    program  .collectives    what `communication.measure` finds in a compiled program
-    hosts    [0, 0, 1, 1]    the host of each device, in the order of the mesh
+    x        [d n@(outer, inner), ...]  a block of n rows on each of d devices
+    program  .collectives   what `communication.measure` finds in a compiled program
+    hosts    [0, 0, 1, 1]   the host of each device, in the order of the mesh
 
-Cost of `psum_by_hosts`, of blocks of b bytes on h hosts: a reduce-scatter, an
+Cost of `sum_by_hosts`, of blocks of b bytes on h hosts: a reduce-scatter, an
 all-reduce and an all-gather, of which a host sends 2 b (h - 1) / h to others. A single
 all-reduce around d devices, host after host, sends 2 b (d - 1) / d.
 
@@ -19,30 +19,48 @@ The file needs JAX alone: copy it as it is, beside communication.py.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import jax
 from jax import Array, lax
+from jax.sharding import AxisType
 
 
-def psum_by_hosts(block: Array, inner: str, outer: str) -> Array:
-    """Return `lax.psum(block, (outer, inner))`, of which little crosses `outer`.
+@partial(jax.jit, static_argnames=("inner", "outer"))
+def sum_by_hosts(x: Array, *, inner: str, outer: str) -> Array:
+    """Return the sum of the blocks of `x`, so that little crosses `outer`.
 
-    To be called in `shard_map`: block [n, ...] -> [n, ...], the same on all devices.
-    Each device of a host adds up one part of the host's blocks, then that part of all
-    hosts' blocks, and gets the other parts from its neighbours.
+    x: [d n@(outer, inner), ...] -> [n, ...], the same on all d devices. Each device of
+    a host adds up one part of the host's blocks, then that part of all hosts' blocks;
+    at last the devices of a host show each other their parts.
 
-    Raises ValueError if the first axis cannot be cut into as many parts as `inner` has
+    Raises ValueError if a block cannot be cut into as many parts as `inner` has
     devices.
     """
-    count = lax.axis_size(inner)
-    if not block.ndim or block.shape[0] % count:
+    sizes = jax.sharding.get_abstract_mesh().shape
+    blocks, parts = sizes[outer] * sizes[inner], sizes[inner]
+    if not x.ndim or x.shape[0] % (blocks * parts):
         raise ValueError(
-            f"a block of shape {block.shape} cannot be cut into {count} parts for "
-            f"the devices along {inner}: pad its first axis, or use lax.psum"
+            f"an array of shape {x.shape} cannot be cut into {blocks} blocks of "
+            f"{parts} parts along its first axis: pad each block"
         )
-    part = lax.psum_scatter(block, inner, tiled=True)
-    part = lax.psum(part, outer)
-    return lax.all_gather(part, inner, tiled=True, to="invarying")
+
+    def add(block):
+        part = lax.psum_scatter(block, inner, tiled=True)
+        return lax.psum(part, outer)
+
+    spec = jax.P((outer, inner))
+    return place(jax.shard_map(add, in_specs=spec, out_specs=jax.P(inner))(x), jax.P())
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`.
+    """
+    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
+        return lax.with_sharding_constraint(x, spec)
+    return jax.reshard(x, spec)
 
 
 def leaving(program, hosts: Sequence[int]) -> dict[int, int]:
@@ -95,15 +113,9 @@ def main():
     count = jax.device_count()
     hosts = 2 if count % 2 == 0 else 1
     mesh = jax.make_mesh((hosts, count // hosts), ("outer", "inner"))
-    everywhere = jax.P(("outer", "inner"))
     with jax.set_mesh(mesh):
-        x = jax.numpy.ones(8 * count * count, out_sharding=everywhere)
-        add = jax.shard_map(
-            lambda block: psum_by_hosts(block, "inner", "outer"),
-            in_specs=everywhere,
-            out_specs=jax.P(),
-        )
-        total = jax.jit(add)(x)
+        x = jax.numpy.ones(count * count, out_sharding=jax.P(("outer", "inner")))
+        total = sum_by_hosts(x, inner="inner", outer="outer")
     print(f"{hosts} x {count // hosts} devices:", jax.typeof(total), float(total[0]))
 
 

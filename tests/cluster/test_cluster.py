@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import lack
+from network import inside, measured, theory
 from throwaway import run
 from transcripts import BINDINGS, bindings, kept
 
@@ -253,16 +254,32 @@ def test_mpi4py_tells_jax_what_it_knows(need, launcher):
 def test_mpi_starts_processes_on_other_hosts(need, folder):
     need("mpirun", "ip")
     env = os.environ | CPU | MPI
-    own = [] if os.geteuid() == 0 else ["--map-root-user", "--user"]
-    inside = "unshare", *own, "--net", "--mount", HOSTS, "2"
-    if run(*inside, "true", check=False, env=env).returncode:
+    if run(*inside(), "true", check=False, env=env).returncode:
         lack("this machine allows no network namespaces")
     line = *MPIRUN, "-H", "host0,host1", "--mca", "plm_rsh_agent", f"{HOSTS} on"
     names = "-x", "JAX_PLATFORMS", "-x", "JAX_NUM_CPU_DEVICES"
     done = run(
-        *inside, *line, *names, sys.executable, "hello.py", cwd=folder(), env=env
+        *inside(), *line, *names, sys.executable, "hello.py", cwd=folder(), env=env
     )
     assert said(done.stdout) == hello(2, 2)
+
+
+def test_what_leaves_a_host_are_the_bytes_of_the_page(need):
+    need("ip")
+    env = os.environ | {"RATE": "300mbit"}
+    if run(*inside(), "true", check=False, env=env).returncode:
+        lack("this machine allows no network namespaces with a limit")
+    cases = [
+        (name, order, 2**18)
+        for name in ("flat", "by hosts", "transpose y")
+        for order in ("rows", "mixed")
+    ]
+    for case, (milliseconds, *left) in zip(
+        cases, measured(cases, "300mbit", 3), strict=True
+    ):
+        wanted = theory(*case)
+        assert all(wanted <= sent < 1.06 * wanted + 8192 for sent in left), case
+        assert milliseconds > 8e3 * (wanted - 2**15) / 3e8
 
 
 # --------------------------------------------------------------------- nothing is left
