@@ -109,6 +109,13 @@ def test_a_block_that_cannot_be_cut_is_refused(shape):
             summed(x)
 
 
+def test_a_mesh_without_its_axes_is_refused():
+    with jax.set_mesh(mesh_of((2, 4))):
+        x = jnp.ones(64)
+        with pytest.raises(ValueError, match=r"no mesh axis .*host"):
+            sum_by_hosts(x, inner="y", outer="host")
+
+
 # --------------------------------------------------------------------- who sends what
 
 

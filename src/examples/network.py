@@ -34,15 +34,14 @@ def sum_by_hosts(x: Array, *, inner: str, outer: str) -> Array:
     a host adds up one part of the host's blocks, then that part of all hosts' blocks;
     at last the devices of a host show each other their parts.
 
-    Raises ValueError if a block cannot be cut into as many parts as `inner` has
-    devices.
+    Raises ValueError without a mesh that has both axes, or if a block cannot be cut
+    into as many parts as `inner` has devices.
     """
-    sizes = jax.sharding.get_abstract_mesh().shape
-    blocks, parts = sizes[outer] * sizes[inner], sizes[inner]
-    if not x.ndim or x.shape[0] % (blocks * parts):
+    hosts, parts = mesh_sizes(outer, inner)
+    if not x.ndim or x.shape[0] % (hosts * parts * parts):
         raise ValueError(
-            f"an array of shape {x.shape} cannot be cut into {blocks} blocks of "
-            f"{parts} parts along its first axis: pad each block"
+            f"an array of shape {x.shape} cannot be cut into {hosts * parts} blocks "
+            f"of {parts} parts along its first axis: pad each block"
         )
 
     def add(block):
@@ -51,6 +50,17 @@ def sum_by_hosts(x: Array, *, inner: str, outer: str) -> Array:
 
     spec = jax.P((outer, inner))
     return place(jax.shard_map(add, in_specs=spec, out_specs=jax.P(inner))(x), jax.P())
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    if missing := [name for name in names if name not in sizes]:
+        raise ValueError(
+            f"no mesh axis {missing} in context: call it inside "
+            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
+        )
+    return [sizes[name] for name in names]
 
 
 def place(x: Array, spec: jax.P) -> Array:
