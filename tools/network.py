@@ -4,7 +4,7 @@ Two hosts of four devices run the programs of `PROGRAMS` at each rate of `RATES`
 sums of several sizes at one of them. The hosts are network namespaces of this machine
 (see hosts.sh), for which it takes root, or a kernel that lets everybody have them.
 FOLDER/network.csv keeps the medians of some turns: milliseconds, and the bytes that
-each host sent, beside those of `theory`.
+each host sent, beside those of `theory`; and how busy the machine was before.
 """
 
 import csv
@@ -56,7 +56,7 @@ P = jax.P
 PENCILS = P("x", "y"), P("x", None, "y"), P(None, "x", "y")  # of a field, in turn
 COLUMNS = (
     *("program", "order", "rate", "block", "theory", "host0", "host1"),
-    *("milliseconds", "jax", "linux", "date"),
+    *("milliseconds", "load", "jax", "linux", "date"),
 )
 
 
@@ -236,14 +236,13 @@ def main(folder: str):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for rate, turns in RATES.items():
-            chosen = cases(rate)
-            for case, (time_, *left) in zip(
-                chosen, measured(chosen, rate, turns), strict=True
-            ):
+            load, chosen = f"{os.getloadavg()[0]:.1f}", cases(rate)
+            found = measured(chosen, rate, turns)
+            for case, (time_, *left) in zip(chosen, found, strict=True):
                 name, order, block = case
                 row = name, order, rate, block, theory(*case), *left, f"{time_:.2f}"
                 print(*row, sep=" | ", flush=True)
-                writer.writerow((*row, *versions, today))
+                writer.writerow((*row, load, *versions, today))
 
 
 if __name__ == "__main__":
