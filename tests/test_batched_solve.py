@@ -1,9 +1,9 @@
 import math
-from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import on_devices
 import pytest
 from jax import lax
 from jax.sharding import AxisType
@@ -33,16 +33,6 @@ each_kind = pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
-@contextmanager
-def devices(shape=(8,), kind=AxisType.Explicit, names=("x", "y")):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    names = names if len(shape) == 2 else ("batch",)
-    some = jax.devices()[: math.prod(shape)]
-    types = (kind,) * len(shape)
-    with jax.set_mesh(jax.make_mesh(shape, names, types, devices=some)):
-        yield
-
-
 def systems(count=8, dtype=np.float32, n=16):
     """Return Hermitian positive definite matrices, ever further spread, and sides."""
     random = np.random.default_rng(0)
@@ -53,6 +43,12 @@ def systems(count=8, dtype=np.float32, n=16):
     spread = np.linspace(1, 1 + 8 * np.arange(count), n, axis=1)
     a = (q * spread[:, None]) @ q.conj().mT
     return a.astype(dtype), wild[:, 0].astype(dtype)
+
+
+def devices(shape=(8,), kind=AxisType.Explicit):
+    """Put a mesh (batch) or (x, y) in context, on as many devices as it takes."""
+    names = ("batch",) if len(shape) == 1 else ("x", "y")
+    return on_devices.devices(shape, kind, names)
 
 
 def put(arrays, axis="batch"):

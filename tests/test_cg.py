@@ -1,8 +1,5 @@
 """Conjugate gradients agree with NumPy, step by step, and send one message a step."""
 
-import math
-from contextlib import contextmanager
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax.sharding import AxisType
+from on_devices import devices
 
 from examples.cg import Solution, Stop, cg, lanczos, repeat, s_step_cg
 from examples.communication import measure
@@ -25,15 +23,6 @@ each_mesh = pytest.mark.parametrize("mesh", MESHES)
 each_kind = pytest.mark.parametrize(
     "kind", [AxisType.Explicit, AxisType.Auto], ids=["explicit", "auto"]
 )
-
-
-@contextmanager
-def devices(mesh=(2, 4), kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(mesh)]
-    mesh = jax.make_mesh(mesh, AXES, devices=some, axis_types=(kind,) * 2)
-    with jax.set_mesh(mesh):
-        yield
 
 
 def stencil(u):

@@ -1,6 +1,3 @@
-import math
-from contextlib import contextmanager
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
+from on_devices import agree, devices, factors, number
 
 from examples.collective_matmul import ag_matmul, matmul_rs, ring_matmul
 from examples.communication import measure
@@ -27,36 +25,9 @@ each_mesh = pytest.mark.parametrize("mesh", RINGS)
 each_ring = pytest.mark.parametrize("mesh", [(1, 1), (8, 1), (4, 2)])
 
 
-@contextmanager
-def devices(mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(mesh)]
-    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
-    with jax.set_mesh(mesh):
-        yield
-
-
-def operands(multiply, sizes=SIZES, dtype=jnp.float32, seed=0):
+def operands(multiply, sizes=SIZES, dtype=jnp.float32):
     """Return random a and b as `multiply` wants them."""
-    (m, k, n), random = sizes, np.random.default_rng(seed)
-    arrays = random.normal(size=(m, k)), random.normal(size=(k, n))
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        arrays = [array * (1 + 2j) + 3j * array**2 for array in arrays]
-    return [
-        jax.device_put(jnp.asarray(array, dtype), spec)
-        for array, spec in zip(arrays, LAYOUTS[multiply][:2], strict=True)
-    ]
-
-
-def number(array):
-    """Return an array in NumPy, in double precision."""
-    wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
-    return np.asarray(array).astype(wide)
-
-
-def agree(answer, expected, eps=1e-6):
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(number(answer) / scale, expected / scale, atol=10 * eps)
+    return factors(LAYOUTS[multiply][:2], sizes, dtype)
 
 
 def words(multiply, count, sizes):

@@ -1,5 +1,4 @@
 import math
-from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax.sharding import AxisType
+from on_devices import devices
 
 from examples.collectives import (
     direct_all_to_all,
@@ -92,15 +92,6 @@ CASES = {
     ),
 }
 each_case = pytest.mark.parametrize("case", CASES)
-
-
-@contextmanager
-def devices(mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(mesh)]
-    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
-    with jax.set_mesh(mesh):
-        yield
 
 
 def field(mesh, shape, dtype=jnp.float32, seed=0):

@@ -1,7 +1,6 @@
 import functools
 import math
 import types
-from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
 from numpy.fft.tests import test_pocketfft
+from on_devices import devices
 
 from examples import fft
 from examples.communication import measure
@@ -48,15 +48,6 @@ def places(field_meshes, other_meshes):
             for mesh in (field_meshes if is_field(name) else other_meshes)
         ],
     )
-
-
-@contextmanager
-def devices(mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some, names = jax.devices()[: math.prod(mesh)], ("x", "y")[: len(mesh)]
-    kinds = (kind,) * len(mesh)
-    with jax.set_mesh(jax.make_mesh(mesh, names, kinds, devices=some)):
-        yield
 
 
 def layouts(name, mesh):

@@ -1,9 +1,10 @@
 import math
-from contextlib import contextmanager
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import on_devices
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,12 +26,7 @@ each_mesh = pytest.mark.parametrize(
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
 
 
-@contextmanager
-def devices(mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(mesh)]
-    with jax.set_mesh(jax.make_mesh(mesh, ALL, devices=some, axis_types=(kind,) * 2)):
-        yield
+devices = partial(on_devices.devices, names=ALL)
 
 
 def random(shape, dtype=jnp.float32, seed=0):

@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +15,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from failures import variables
+from throwaway import free_ports
 
 from examples import guard
 from examples.guard import Guard, whereabouts
@@ -75,26 +75,11 @@ class Ended:
         return self.warned.rpartition("guard in process ")[2].splitlines()[1:]
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def start(folder, number, address, *options, devices=2):
     """Start a process; the file of its script has its number."""
-    environment = {
-        name: text
-        for name, text in os.environ.items()
-        if name != "XLA_FLAGS" and not name.lower().endswith("_proxy")
-    }
-    environment |= {
-        "JAX_PLATFORMS": "cpu",
-        "JAX_NUM_CPU_DEVICES": str(devices),
-        "PYTHONPATH": str(SOURCE),
-    }
     return subprocess.Popen(
         [sys.executable, folder / "script.py", address, str(COUNT), number, *options],
-        env=environment,
+        env=variables(devices),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -112,7 +97,8 @@ def end(process):
 
 def group(folder, event, steps=10**6, deadline=3, first=""):
     """Run the script in three processes of two devices; return how each one ended."""
-    address = f"127.0.0.1:{free_port()}"
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
     options = str(steps), str(deadline), first, event
     folder.joinpath("script.py").write_text(SCRIPT)
     started = [start(folder, str(i), address, *options) for i in range(COUNT)]

@@ -1,6 +1,3 @@
-import math
-from contextlib import contextmanager
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
+from on_devices import agree, devices, number
 
 from examples.communication import measure
 from examples.halo import (
@@ -33,32 +31,12 @@ each_dtype = pytest.mark.parametrize(
 )
 
 
-@contextmanager
-def devices(mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(mesh)]
-    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
-    with jax.set_mesh(mesh):
-        yield
-
-
 def field(shape=SHAPE, dtype=jnp.float32, seed=0):
     """Return a random grid [N@x, M@y]."""
     array = np.random.default_rng(seed).standard_normal(shape)
     if jnp.issubdtype(dtype, jnp.complexfloating):
         array = array * (1 + 2j) + 3j * array**2
     return jax.device_put(jnp.asarray(array, dtype), BLOCKS)
-
-
-def number(array):
-    """Return an array in NumPy, in double precision."""
-    wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
-    return np.asarray(array).astype(wide)
-
-
-def agree(answer, expected, eps=1e-6):
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(number(answer) / scale, expected / scale, atol=10 * eps)
 
 
 def by_block(pad):

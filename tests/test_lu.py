@@ -1,6 +1,5 @@
 import itertools
 import math
-from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
 from numpy.linalg.tests.test_linalg import CASES
+from on_devices import devices, noise
 
 from examples.communication import measure
 from examples.lu import (
@@ -42,21 +42,6 @@ tall_and_flat = pytest.mark.parametrize("mesh", [(4, 2), (1, 8)])
 def double():
     with jax.enable_x64(True):
         yield
-
-
-@contextmanager
-def devices(mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(mesh)]
-    mesh = jax.make_mesh(mesh, ("x", "y"), devices=some, axis_types=(kind,) * 2)
-    with jax.set_mesh(mesh):
-        yield
-
-
-def noise(*shape, dtype=np.float64, seed=0):
-    numbers = np.random.default_rng(seed).standard_normal((2, *shape))
-    complex_one = np.issubdtype(dtype, np.complexfloating)
-    return (numbers[0] + 1j * numbers[1] if complex_one else numbers[0]).astype(dtype)
 
 
 def deal(a):

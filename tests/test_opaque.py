@@ -1,5 +1,3 @@
-import math
-from contextlib import contextmanager
 from functools import partial
 
 import jax
@@ -10,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax.sharding import AxisType
+from on_devices import devices
 
 from examples.communication import measure
 from examples.opaque import (
@@ -28,14 +27,6 @@ SPECS = P(), P("x"), P("x", "y"), P(None, "y"), P(None, ("x", "y")), P("y", "x")
 each_kind = pytest.mark.parametrize("kind", KINDS)
 each_mesh = pytest.mark.parametrize("shape", MESHES)
 three = jax.jit(partial(top_k, k=3))
-
-
-@contextmanager
-def devices(shape=(4, 2), kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(shape)]
-    with jax.set_mesh(jax.make_mesh(shape, ("x", "y"), (kind,) * 2, devices=some)):
-        yield
 
 
 def scores(*shape, dtype=np.float32, seed=0):
@@ -84,7 +75,7 @@ def test_it_finds_what_a_sort_finds_and_keeps_the_rows_split(shape, kind):
 )
 def test_any_k_of_any_type_split_in_any_way(kind, spec, k, dtype, seed):
     a = scores(8, 16, dtype=dtype, seed=seed)
-    with devices(kind=kind):
+    with devices((4, 2), kind=kind):
         pair = jax.jit(top_k, static_argnums=1)(jax.device_put(a, spec), k)
         assert_the_largest(pair, a, k)
         assert pair[0].dtype == dtype
@@ -93,7 +84,7 @@ def test_any_k_of_any_type_split_in_any_way(kind, spec, k, dtype, seed):
 
 @each_kind
 def test_rows_that_are_whole_send_nothing_where_xla_alone_gathers_them(kind):
-    with devices(kind=kind):
+    with devices((4, 2), kind=kind):
         a = jax.device_put(scores(8, 16), P("x"))
         assert measure(lambda a: lax.top_k(a, 3), a).counts == {"all-gather": 1}
         assert measure(three, a).counts == {}
@@ -111,7 +102,7 @@ def test_rows_that_are_cut_send_candidates_alone(shape, parts, kind):
 
 def test_a_mesh_axis_that_the_rows_want_does_not_cut_them():
     a = scores(8, 16)
-    with devices(kind=AxisType.Auto):
+    with devices((4, 2), kind=AxisType.Auto):
         wanted = jax.NamedSharding(jax.sharding.get_mesh(), P("x"))
         moved = jax.jit(partial(top_k, k=3), out_shardings=wanted)
         for spec in P(None, "x"), P("y", "x"), P(None, ("x", "y")):
@@ -126,7 +117,7 @@ def test_the_gradient_goes_back_to_where_the_numbers_stood(kind):
     weights = np.arange(1, 25, dtype="f4").reshape(8, 3)
     wanted = np.zeros_like(a)
     np.put_along_axis(wanted, largest(a, 3)[1], weights, -1)
-    with devices(kind=kind):
+    with devices((4, 2), kind=kind):
         for spec in SPECS:
             cut = jax.device_put(a, spec)
             w = jax.device_put(weights, P(*spec[:1]))
@@ -139,7 +130,7 @@ def test_the_gradient_goes_back_to_where_the_numbers_stood(kind):
 
 @each_kind
 def test_the_gradient_of_cut_rows_sends_no_more_than_places(kind):
-    with devices(kind=kind):
+    with devices((4, 2), kind=kind):
         cut = jax.device_put(scores(8, 64), P("x", "y"))
         gradient = jax.grad(lambda a: (top_k(a, 3)[0] ** 2).sum())
         program = measure(jax.jit(gradient, out_shardings=cut.sharding), cut)
@@ -150,7 +141,7 @@ def test_the_gradient_of_cut_rows_sends_no_more_than_places(kind):
 @each_kind
 def test_it_can_be_mapped(kind):
     a = scores(4, 8, 16)
-    with devices(kind=kind):
+    with devices((4, 2), kind=kind):
         for spec in P("x"), P(None, "x", "y"), P("y", None, "x"):
             cut = jax.device_put(a, spec)
             mapped = jax.jit(jax.vmap(partial(top_k, k=3)))
@@ -165,7 +156,7 @@ def test_it_can_be_mapped(kind):
 def test_it_can_be_mapped_and_differentiated_at_once(kind):
     a = np.random.default_rng(0).permutation(128).reshape(8, 16).astype("f4")
     wanted = np.where(a == a.max(1, keepdims=True), 2 * a, 0)
-    with devices(kind=kind):
+    with devices((4, 2), kind=kind):
         each = jax.vmap(jax.grad(lambda row: top_k(row, 1)[0].sum() ** 2))
         for spec in P("x"), P("x", "y"):
             gradient = jax.jit(each)(jax.device_put(a, spec))
@@ -175,7 +166,7 @@ def test_it_can_be_mapped_and_differentiated_at_once(kind):
 @each_kind
 def test_in_shard_map_it_is_that_of_the_block(kind):
     a = scores(8, 16)
-    with devices(kind=kind):
+    with devices((4, 2), kind=kind):
         cut = jax.device_put(a, P("x", "y"))
         spec = P("x", "y")
         blocks = jax.shard_map(partial(top_k, k=2), in_specs=spec, out_specs=spec)
@@ -189,7 +180,7 @@ def test_it_works_without_a_mesh_and_outside_jit():
     a = scores(4, 8)
     assert_the_largest(top_k(a, 3), a, 3)
     assert_the_largest(jax.vmap(partial(top_k, k=3))(a), a, 3)
-    with devices():
+    with devices((4, 2)):
         assert_the_largest(top_k(jax.device_put(a, P("x")), 3), a, 3)
 
 
@@ -203,7 +194,7 @@ def test_a_k_that_no_row_has_is_refused(k):
 
 def test_the_block_function_serves_shard_map_as_well():
     a = scores(8, 16)
-    with devices():
+    with devices((4, 2)):
         spec = P("x", "y")
         by_hand = jax.shard_map(
             lambda block: merge(block, 3, ("y",)), in_specs=spec, out_specs=spec
@@ -296,5 +287,5 @@ def test_a_block_can_be_mapped():
     ],
 )
 def test_what_cannot_be_served_is_refused(a, axis, complaint):
-    with devices(), pytest.raises(ValueError, match=complaint):
+    with devices((4, 2)), pytest.raises(ValueError, match=complaint):
         singular_values(a, axis)

@@ -1,9 +1,9 @@
-import math
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import on_devices
 import pytest
 from jax.sharding import AxisType
 
@@ -31,11 +31,7 @@ each_case = pytest.mark.parametrize(
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
 
 
-def devices(sizes, kind=AxisType.Explicit):
-    """Put a mesh (stage, data) in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(sizes)]
-    names = "stage", "data"
-    return jax.set_mesh(jax.make_mesh(sizes, names, (kind,) * 2, devices=some))
+devices = partial(on_devices.devices, names=("stage", "data"))
 
 
 def stage(params, piece):

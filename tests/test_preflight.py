@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from throwaway import free_ports
 
 from examples import preflight
 from examples.preflight import cleared, complete, judge
@@ -39,8 +40,7 @@ def before_jax(monkeypatch):
 
 @pytest.fixture
 def port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    return free_ports(1)[0]
 
 
 def meet(port, *processes, timeout=1.5, host="127.0.0.1"):

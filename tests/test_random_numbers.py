@@ -1,5 +1,4 @@
 import math
-from contextlib import contextmanager
 from functools import cache, partial
 from itertools import combinations
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax, random
 from jax.sharding import AxisType
+from on_devices import devices
 
 from examples import random_numbers
 from examples.communication import measure
@@ -46,14 +46,6 @@ each_spec = pytest.mark.parametrize("spec", SPECS, ids=str)
 each_dtype = pytest.mark.parametrize(
     "dtype", [jnp.float32, jnp.bfloat16, jnp.complex64]
 )
-
-
-@contextmanager
-def devices(mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some = jax.devices()[: math.prod(mesh)]
-    with jax.set_mesh(jax.make_mesh(mesh, ("x", "y"), (kind,) * 2, devices=some)):
-        yield
 
 
 def uniform(key, shape):

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from on_devices import devices
 
 from examples import restart
 
@@ -275,8 +276,7 @@ def digest(state):
 
 def on(*sizes):
     """Put a mesh of this process in context."""
-    devices = jax.devices()[: sizes[0] * sizes[1]]
-    return jax.set_mesh(jax.make_mesh(sizes, ("data", "model"), devices=devices))
+    return devices(sizes, names=("data", "model"))
 
 
 def close(state, wanted):

@@ -1,5 +1,4 @@
 import math
-from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
+from on_devices import devices, noise
 
 from examples.communication import measure
 from examples.tsqr import lstsq, qr
@@ -22,21 +22,6 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
 def double():
     with jax.enable_x64(True):
         yield
-
-
-@contextmanager
-def devices(*mesh, kind=AxisType.Explicit):
-    """Put a mesh of this shape in context, on as many devices as it takes."""
-    some, names = jax.devices()[: math.prod(mesh)], ("x", "y")[: len(mesh)]
-    kinds = (kind,) * len(mesh)
-    with jax.set_mesh(jax.make_mesh(mesh, names, devices=some, axis_types=kinds)):
-        yield
-
-
-def noise(*shape, dtype=np.float64, seed=0):
-    numbers = np.random.default_rng(seed).standard_normal((2, *shape))
-    complex_one = np.issubdtype(dtype, np.complexfloating)
-    return (numbers[0] + 1j * numbers[1] if complex_one else numbers[0]).astype(dtype)
 
 
 def rows(a, axis="x"):
@@ -76,7 +61,7 @@ def factors(a, q, r):
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 8])
 def test_any_number_of_devices_agrees_with_one(size):
     a = noise(size * 6, 4)
-    with devices(size):
+    with devices((size,)):
         blocks = rows(a)
         q, r = qr(blocks)
         factors(a, q, r)
@@ -89,7 +74,7 @@ def test_any_number_of_devices_agrees_with_one(size):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_both_axes_of_a_mesh_split_the_rows_of_every_type(dtype, kind):
     a = noise(40, 4, dtype=dtype)
-    with devices(2, 4, kind=kind):
+    with devices((2, 4), kind):
         blocks = rows(a, "xy")
         q, r = qr(blocks, axis=("x", "y"))
         assert q.dtype == r.dtype == dtype
@@ -99,7 +84,7 @@ def test_both_axes_of_a_mesh_split_the_rows_of_every_type(dtype, kind):
 
 def test_the_other_axis_of_a_mesh_may_hold_copies():
     a = noise(24, 4)
-    with devices(2, 4):
+    with devices((2, 4)):
         alike(qr(rows(a, "y"), axis="y"), dense(a))
 
 
@@ -111,7 +96,7 @@ def test_any_tall_shape_is_factored(data):
     n = data.draw(st.integers(k, 40))
     dtype = data.draw(st.sampled_from([np.float64, np.complex128]))
     a = noise(n, k, dtype=dtype)
-    with devices(size):
+    with devices((size,)):
         q, r = qr(rows(a))
         factors(a, q, r)
         assert q.shape == (n, k)
@@ -132,7 +117,7 @@ HARD = {
 @pytest.mark.parametrize("name", HARD)
 def test_columns_stay_at_right_angles_whatever_the_rank(name):
     for size in 8, 6:
-        with devices(size):
+        with devices((size,)):
             factors(HARD[name], *qr(rows(HARD[name])))
 
 
@@ -144,7 +129,7 @@ def ill(n, k, condition):
 
 def test_the_condition_does_not_matter_where_cholesky_qr_breaks():
     a = ill(48, 4, 1e6)
-    with devices(8):
+    with devices((8,)):
         factors(a, *qr(rows(a)))
     lower = jnp.linalg.cholesky(jnp.asarray(a.T @ a))
     q = np.linalg.solve(lower, a.T)
@@ -154,11 +139,11 @@ def test_the_condition_does_not_matter_where_cholesky_qr_breaks():
 @pytest.mark.parametrize("shape", [(48,), (48, 3)])
 def test_least_squares_are_those_of_numpy(shape):
     a, b = noise(48, 4, dtype=np.complex128), noise(*shape, seed=2)
-    with devices(8):
+    with devices((8,)):
         x = lstsq(rows(a), rows(b))
     assert x.shape == (4, *shape[1:])
     alike([x], [np.linalg.lstsq(a, b)[0]])
-    with devices(6):
+    with devices((6,)):
         alike([lstsq(a[:47], b[:47])], [np.linalg.lstsq(a[:47], b[:47])[0]])
 
 
@@ -185,7 +170,7 @@ def test_gradients_are_those_of_one_device(size, kind, dtype):
     a = noise(48, 4, dtype=dtype)
     expected = jax.grad(weighted(dense))(a)
     slope = jax.jvp(weighted(dense), (a,), (a**2,))[1]
-    with devices(size, kind=kind):
+    with devices((size,), kind):
         blocks = rows(a)
         gradient = jax.jit(jax.grad(weighted(qr)))(blocks)
         assert gradient.sharding.is_equivalent_to(blocks.sharding, 2)
@@ -197,7 +182,7 @@ def test_gradients_are_those_of_one_device(size, kind, dtype):
 def test_blocks_of_less_than_full_rank_do_not_hurt_the_gradient(n):
     """Fewer rows than columns on each device, and some rows of zeros."""
     a = noise(n, 4) * (np.arange(n) > 3)[:, None]
-    with devices(8):
+    with devices((8,)):
         gradient = jax.jit(jax.grad(weighted(qr)))(rows(a))
     alike([gradient], [jax.grad(weighted(dense))(a)])
 
@@ -208,7 +193,7 @@ def test_least_squares_have_the_gradient_of_the_normal_equations():
     def normal(a, b):
         return (jnp.linalg.solve(a.T @ a, a.T @ b) ** 2).sum()
 
-    with devices(8):
+    with devices((8,)):
         both = jax.grad(lambda a, b: (lstsq(a, b) ** 2).sum(), (0, 1))
         ours = jax.jit(both)(rows(a), rows(b))
     alike(ours, jax.grad(normal, (0, 1))(a, b))
@@ -225,7 +210,7 @@ def words(size, k):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 8])
 def test_a_device_sends_a_triangle_a_round_however_tall_the_matrix(size):
-    with devices(size):
+    with devices((size,)):
         programs = [
             measure(qr, rows(np.ones((size * n, 12), np.float32))) for n in (12, 600)
         ]
@@ -237,7 +222,7 @@ def test_a_device_sends_a_triangle_a_round_however_tall_the_matrix(size):
 
 
 def test_a_gradient_sends_one_sum_more():
-    with devices(8):
+    with devices((8,)):
         a = rows(np.ones((96, 8), np.float32))
         forward, both = measure(qr, a), measure(jax.grad(weighted(qr)), a)
     assert both.counts["collective-permute"] == 3
@@ -246,7 +231,7 @@ def test_a_gradient_sends_one_sum_more():
 
 
 def test_pairs_are_at_distances_of_powers_of_two():
-    with devices(6):
+    with devices((6,)):
         program = measure(qr, rows(np.ones((12, 2), np.float32)))
     routes = [
         set(step.groups)
@@ -274,7 +259,7 @@ def test_pairs_are_at_distances_of_powers_of_two():
     ],
 )
 def test_what_is_not_tall_is_refused(a, complaint):
-    with devices(8):
+    with devices((8,)):
         with pytest.raises(ValueError, match=complaint):
             qr(a)
         with pytest.raises(ValueError, match=complaint):
@@ -282,7 +267,7 @@ def test_what_is_not_tall_is_refused(a, complaint):
 
 
 def test_sides_that_do_not_fit_are_refused():
-    with devices(8):
+    with devices((8,)):
         for b in np.ones(7), np.ones((8, 1, 1)):
             with pytest.raises(
                 ValueError, match=r"does not fit a \(8, 2\): pass 8 rows"
@@ -291,7 +276,7 @@ def test_sides_that_do_not_fit_are_refused():
 
 
 def test_a_mesh_without_the_axis_is_refused():
-    with devices(8):
+    with devices((8,)):
         for f in qr, lambda a, axis: lstsq(a, np.ones(8), axis):
             with pytest.raises(ValueError, match=r"no mesh axis \['z'\] in context"):
                 f(np.ones((8, 2)), axis=("x", "z"))

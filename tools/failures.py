@@ -12,7 +12,6 @@ import datetime
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+
+from throwaway import free_ports
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 LIMIT = 420  # seconds after which a group is given up
@@ -151,16 +152,15 @@ COLUMNS = ("case", "processes", "devices", "knob", "seen", "code", "seconds")
 COLUMNS += ("jax", "date")
 
 
-def environment(case: Case) -> dict[str, str]:
-    """Return the variables of the processes of a case."""
+def variables(devices: int) -> dict[str, str]:
+    """Return those of a process: ours, but no proxy, no flags, and so many CPUs."""
     mine = {
         name: text
         for name, text in os.environ.items()
         if name != "XLA_FLAGS" and not name.lower().endswith("_proxy")
     }
-    mine |= {"JAX_NUM_CPU_DEVICES": str(case.devices), "JAX_PLATFORMS": "cpu"}
-    mine |= {"PYTHONPATH": str(SOURCE)}
-    return mine | ({"XLA_FLAGS": case.flags} if case.flags else {})
+    cpus = {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu"}
+    return mine | cpus | {"PYTHONPATH": str(SOURCE)}
 
 
 def start(case: Case, port: int, number: int, output) -> subprocess.Popen:
@@ -170,7 +170,7 @@ def start(case: Case, port: int, number: int, output) -> subprocess.Popen:
     words += str(case.deadline), json.dumps(case.options)
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *words, case.hook, case.event],
-        env=environment(case),
+        env=variables(case.devices) | {"XLA_FLAGS": case.flags},
         stdout=output,
         stderr=output,
     )
@@ -193,8 +193,7 @@ def ended(process: subprocess.Popen, output, since: float) -> tuple:
 def row(name: str) -> dict:
     """Run a case; return what that of the others saw which stayed longest."""
     case, now = CASES[name], time.monotonic()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (port,) = free_ports(1)
     numbers = range(case.processes) if case.started is None else case.started
     with contextlib.ExitStack() as stack:
         outputs = [

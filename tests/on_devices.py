@@ -1,0 +1,46 @@
+"""What tests of modules share: a mesh in context, numbers, and how near they are."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType
+
+
+def devices(shape=(2, 4), kind=AxisType.Explicit, names=("x", "y", "z")):
+    """Put a mesh of this shape in context, on as many devices as it takes."""
+    some, kinds = jax.devices()[: math.prod(shape)], (kind,) * len(shape)
+    mesh = jax.make_mesh(shape, names[: len(shape)], kinds, devices=some)
+    return jax.set_mesh(mesh)
+
+
+def noise(*shape, dtype=np.float64, seed=0):
+    """Return random numbers in NumPy, real or complex, around 0."""
+    numbers = np.random.default_rng(seed).standard_normal((2, *shape))
+    complex_one = np.issubdtype(dtype, np.complexfloating)
+    return (numbers[0] + 1j * numbers[1] if complex_one else numbers[0]).astype(dtype)
+
+
+def factors(specs, sizes, dtype):
+    """Return random a [M, K] and b [K, N], laid out like this."""
+    (m, k, n), random = sizes, np.random.default_rng(0)
+    arrays = random.normal(size=(m, k)), random.normal(size=(k, n))
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        arrays = [array * (1 + 2j) + 3j * array**2 for array in arrays]
+    return [
+        jax.device_put(jnp.asarray(array, dtype), spec)
+        for array, spec in zip(arrays, specs, strict=True)
+    ]
+
+
+def number(array):
+    """Return an array in NumPy, in double precision."""
+    wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
+    return np.asarray(array).astype(wide)
+
+
+def agree(answer, expected, eps=1e-6):
+    """Fail unless the errors are small against the largest number."""
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(number(answer) / scale, expected / scale, atol=10 * eps)
