@@ -328,7 +328,7 @@ def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
 
 
 def test_a_gradient_holds_one_factorisation():
-    """Tournaments are the only ones who permute, and they are not run again."""
+    """A step of it gathers four times, and products with a and a^T once each."""
     with devices((4, 2)):
         a = jax.ShapeDtypeStruct((64, 64), np.float64, sharding=BLOCKS)
         b = jax.ShapeDtypeStruct((64,), np.float64)
@@ -336,7 +336,7 @@ def test_a_gradient_holds_one_factorisation():
         program = measure(
             jax.grad(lambda a, b: solve(a, b, refine=1).sum(), (0, 1)), a, b
         )
-    assert program.counts["collective-permute"] == 2 * 2 * steps
+    assert 4 * steps <= program.counts["all-gather"] <= 4 * steps + 2
 
 
 def test_complex_gradients_are_those_of_jax():
@@ -368,11 +368,9 @@ def predicted(n, x, y, steps, width):
     )
     panels = (y - 1) * window * width // y
     rows = steps * 3 * (x - 1) * width * (steps * width // y) // x
-    tops = steps * (x - 1) * width * width // x
-    rounds = (x - 1).bit_length() if x > 1 else 0
-    cups = steps * (rounds * width**2 + 2 * (x - 1) * width**2 // x)
-    names = rounds * width * steps + 2 * (x * y - 1) * width * steps // (x * y)
-    return 8 * (panels + rows + tops + cups) + 4 * names
+    cups = steps * (x - 1) * width**2
+    names = steps * (x - 1) * width + 2 * (x * y - 1) * width * steps // (x * y)
+    return 8 * (panels + rows + cups) + 4 * names
 
 
 @pytest.mark.parametrize("mesh", [(2, 4), (1, 8), (4, 2)])

@@ -82,14 +82,14 @@ def windows(n: int, width: int, stages: int) -> list[tuple[int, int]]:
 def lu_bytes(n: int, each: int, x: int, y: int, width=64) -> int:
     """Add up what the steps of `lu_factor` send, window by window."""
     high, wide, total = width // x, width // y, 0
-    row, square, rounds = width * each, width * width * each, math.ceil(math.log2(x))
+    row, rows = width * each, reduced(4 * n, x * y)
     for first, last in windows(n, width, stages=8):
         panel = (n // x - first * high) * wide * (y - 1) * each
-        duels = rounds * (square + row)
-        known = reduced(square, x) + reduced(row, x * y)
-        swaps = reduced(row * n // y, x) + (x - 1) * high * (n // y + width) * each
-        total += (last - first) * (panel + duels + known + swaps)
-    return total
+        numbers = reduced(4 * width * x, x)  # they are gathered by a sum
+        tournament = (x - 1) * width * row + numbers
+        swaps = reduced(row * n // y, x) + (x - 1) * high * n // y * each
+        total += (last - first) * (panel + tournament + swaps)
+    return total + rows
 
 
 def cholesky_bytes(n: int, each: int, x: int, y: int, width=128) -> int:

@@ -16,7 +16,7 @@ layout, eliminated in that order, is the block-cyclic one that keeps all devices
 A step gathers `width` columns along y, lets a tournament along x choose the pivot rows,
 brings them to every device of their column, and updates what remains by one product.
 N^2 / 2X words a device for the columns and 3 N^2 / Y for the rows, up to the factors
-1 - 1/Y and 1 - 1/X, and width N log2 X or so for the tournaments.
+1 - 1/Y and 1 - 1/X, and width N (X - 1) for the tournaments.
 
 Sources: Grigori, Demmel and Xiang, CALU: A Communication Optimal LU Factorization
 Algorithm, SIAM J. Matrix Anal. Appl. 32 (2011), https://doi.org/10.1137/100788926.
@@ -132,40 +132,30 @@ def fill_up(block: Array, n: int) -> Array:
 # --------------------------------------------------------------- the pivot rows
 
 
-def from_first(x: Array, *axes: str) -> Array:
-    """Bring what the first device along these axes has to all of them."""
-    first = sum(lax.axis_index(axis) for axis in axes) == 0
-    return lax.psum(jnp.where(first, x, 0), axes)
+def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array, Array]:
+    """Find the rows that partial pivoting takes from a panel.
 
-
-def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
-    """Return the rows that partial pivoting takes from a panel, and their ids.
-
-    rows: [m, width], ids: [m] -> [width, width], [width]; those with ids < done are out
+    rows: [m, width], ids: [m] -> these rows, [width, width], their ids, [width], and
+    the factors of the rows, packed in [width, width]; those with ids < done are out
     """
     last = jnp.argsort(ids < done, stable=True)  # so that even zeros go before them
     rows, ids = jnp.where((ids >= done)[:, None], rows, 0)[last], ids[last]
-    pivots = lax.linalg.lu(rows)[2][: rows.shape[1]]
-    return rows[pivots], ids[pivots]
+    packed, _, order = lax.linalg.lu(rows)
+    winners = order[: rows.shape[1]]
+    return rows[winners], ids[winners], packed[: len(winners)]
 
 
 def tournament(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
     """Let the best rows of the devices along x compete; on one it is partial pivoting.
 
-    rows: [m, width], ids: [m] -> the packed factors [width, width] of the winners, in
-    the order of their pivots, and the ids [width] of these, on all devices
+    rows: [m, width], ids: [m] -> the packed factors of the winners, [width, width], in
+    the order of their pivots, and their ids, [width], the same on all devices
     """
-    rank, size, step = lax.axis_index("x"), lax.axis_size("x"), 1
-    mine = best(rows, ids, done)
-    while step < size:
-        route = [(i, i - step) for i in range(step, size)]
-        theirs = [lax.ppermute(part, "x", route) for part in mine]
-        both = map(jnp.concatenate, zip(mine, theirs, strict=True))
-        met = functools.partial(jnp.where, rank + step < size)
-        mine = list(map(met, best(*both, done), mine))
-        step *= 2
-    factors, _, pivots = lax.linalg.lu(mine[0])
-    return from_first(factors, "x"), from_first(mine[1][pivots], "x", "y")
+    mine, ids, packed = best(rows, ids, done)
+    if lax.axis_size("x") > 1:
+        both = lax.all_gather((mine, ids), "x", tiled=True)
+        _, ids, packed = best(*both, done)
+    return packed, ids
 
 
 def movers(winners: Array, done: Array) -> tuple[Array, Array]:
@@ -181,27 +171,27 @@ def movers(winners: Array, done: Array) -> tuple[Array, Array]:
     return below, free[jnp.cumsum(below) - 1]
 
 
-def exchange_rows(block: Array, winners: Array, done: Array, high: int):
-    """Return the winners' rows of `block`, and what of it remains below the top.
+def seats(ids: Array, high: int) -> tuple[Array, Array]:
+    """Say which rows, by their ids, lie on this device, and where in its block."""
+    step, place = jnp.divmod(ids, ids.size)
+    return place // high == lax.axis_index("x"), step * high + place % high
 
-    block: [m, n], with `high` rows in each step -> [width, n], on all devices along x,
-    and [m, n], in which rows from the top fill the places of the winners
+
+def fill_holes(block: Array, winners: Array, done: Array, high: int) -> Array:
+    """Bring rows from the top of `block` to the places of the winners: -> [m, n].
+
+    block: [m, n], with `high` rows in each step
     """
-    step, place = jnp.divmod(winners, winners.size)
-    owner, row = place // high, step * high + place % high
-    here = owner == lax.axis_index("x")
-    winning = lax.psum(jnp.where(here[:, None], block[row], 0), "x")
     top = lax.dynamic_slice_in_dim(block, done // winners.size * high, high)
     top = lax.all_gather(top, "x", tiled=True)
     below, source = movers(winners, done)
+    here, row = seats(winners, high)
     hole = jnp.where(here & below, row, len(block))
-    # read before writing, or XLA keeps a copy of the block
-    winning, top, block = lax.optimization_barrier((winning, top, block))
-    return winning, block.at[hole].set(top[source], mode="drop")
+    return block.at[hole].set(top[source], mode="drop")
 
 
 def reorder(rows: Array, winners: Array, done: Array) -> Array:
-    """Do to the numbers of all rows, [steps, width], what `exchange_rows` does."""
+    """Do to the numbers of all rows, [steps, width], what happens to the rows."""
     names = rows.ravel()
     below, source = movers(winners, done)
     hole = jnp.where(below, winners, names.size)
@@ -255,52 +245,52 @@ def subtract(block: Array, corner, l_panel: Array, u_rows: Array, skip: int) -> 
     return lax.fori_loop(0, (m - top + tile - 1) // tile, update, block)
 
 
-def store(block: Array, step: Array, l_panel: Array, u_rows: Array, packed: Array):
-    """Write a panel of L, rows of U and their common head where a was: -> [m, n]."""
-    width, rank = len(packed), lax.axis_index("y")
-    wide = width // lax.axis_size("y")
-    high = width // lax.axis_size("x")
-    top, left, up = step * high, step * wide, len(block) - len(l_panel)
+def store_lower(block: Array, corner, l_panel: Array, losers: Array) -> Array:
+    """Write the own columns of a panel of L, in the rows of the losers: -> [m, n]."""
+    wide = l_panel.shape[1] // lax.axis_size("y")
+    new = lax.dynamic_slice_in_dim(l_panel, lax.axis_index("y") * wide, wide, axis=1)
+    old = lax.dynamic_slice(block, corner, new.shape)
+    return lax.dynamic_update_slice(block, jnp.where(losers, new, old), corner)
 
-    def mine(panel):
-        return lax.dynamic_slice_in_dim(panel, rank * wide, wide, axis=1)
 
-    below = (jnp.arange(up, len(block)) >= top + high)[:, None]
-    old = lax.dynamic_slice(block, (up, left), (len(l_panel), wide))
-    column = jnp.where(below, mine(l_panel), old)
-    block = lax.dynamic_update_slice(block, column, (up, left))
-    head = lax.dynamic_update_slice(u_rows, mine(packed), (0, left))
-    head = lax.dynamic_slice_in_dim(head, lax.axis_index("x") * high, high)
-    return lax.dynamic_update_slice(block, head, (top, 0))
+def store_upper(block: Array, corner, u_rows: Array, packed: Array) -> Array:
+    """Write the own rows of U, with the head of the panel at the corner: -> [m, n]."""
+    high, wide = (len(packed) // lax.axis_size(axis) for axis in "xy")
+    top, left = corner
+    head = lax.dynamic_slice_in_dim(packed, lax.axis_index("y") * wide, wide, axis=1)
+    rows = lax.dynamic_update_slice(u_rows, head, (0, left))
+    rows = lax.dynamic_slice_in_dim(rows, lax.axis_index("x") * high, high)
+    return lax.dynamic_update_slice(block, rows, (top, 0))
 
 
 def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     """Take one step on a block of which `first` steps, at least, have been taken.
 
-    state: the block [m, n] and rows int32[steps, width], the latter on all devices
+    state: the block [m, n] and rows int32[steps, width], the same on all devices
     """
     block, rows = state
     high, wide = (size // len(rows) for size in block.shape)  # of a step's slice
-    width, up, left = rows.shape[1], first * high, step * wide
-    before, done = first * width, step * width
+    width, up, skip = rows.shape[1], first * high, first * wide
+    top, left, done = step * high, step * wide, step * width
 
     panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
     panel = lax.all_gather(panel, "y", axis=1, tiled=True)
-    at = jnp.arange(len(panel), dtype=jnp.int32)
-    ids = before + at // high * width + lax.axis_index("x") * high + at % high
+    at = up + jnp.arange(len(panel), dtype=jnp.int32)
+    ids = at // high * width + lax.axis_index("x") * high + at % high
     packed, winners = tournament(panel, ids, done)
-
-    winning, block = exchange_rows(block, winners, done, high)
-    _, panel = exchange_rows(panel, winners - before, done - before, high)
-    rows = reorder(rows, winners, done)
+    here, row = seats(winners, high)
+    winning = lax.psum(jnp.where(here[:, None], block[row], 0), "x")
 
     lower, upper = inverses(packed)
-    below = (ids >= done + width)[:, None]
-    l_panel = jnp.where(below, dot(panel, upper), 0)
-    u_rows = upper_rows(winning, lower, left, first * wide)
-    corner = (step + 1) * high, left + wide
-    block = subtract(block, corner, l_panel, u_rows, first * wide)
-    return store(block, step, l_panel, u_rows, packed), rows
+    losers = ((ids >= done) & ~jnp.isin(ids, winners))[:, None]
+    l_panel = jnp.where(losers, dot(panel, upper), 0)
+    u_rows = upper_rows(winning, lower, left, skip)
+    block = subtract(block, (top, left + wide), l_panel, u_rows, skip)
+
+    block = store_lower(block, (up, left), l_panel, losers)
+    block = fill_holes(block, winners, done, high)
+    rows = reorder(rows, winners, done)
+    return store_upper(block, (top, left), u_rows, packed), rows
 
 
 # ------------------------------------------------------------------ what you call
@@ -341,7 +331,8 @@ def lu_factor(a: Array) -> Factors:
     @jax.shard_map(in_specs=BLOCKS, out_specs=(BLOCKS, jax.P()))
     def run(block):
         steps, _ = plan(n)
-        state = fill_up(block, n), in_order(numbers(n, "x"), steps)
+        rows = lax.pcast(in_order(numbers(n, "x"), steps), ("x", "y"), to="varying")
+        state = fill_up(block, n), rows
         end = steps - lax.axis_size("x")  # a window is no lower than a panel is wide
         loops = min(STAGES, max(steps // 4, 1))  # of four steps or more
         cuts = [min(steps * i // loops, end) for i in range(loops)]
@@ -349,9 +340,23 @@ def lu_factor(a: Array) -> Factors:
             if last > first:
                 body = functools.partial(eliminate, first)
                 state = lax.fori_loop(first, last, body, state)
-        return state
+        block, rows = state
+        return block, lax.pmax(rows, ("x", "y"))  # the same everywhere, for JAX too
 
     return Factors(*run(deal(a)), n)
+
+
+def gather_head(square: Array, part: Array, axes: tuple[str, str]):
+    """Bring a square together, and add up what is beside it, by one sum over all.
+
+    square: [high, wide], part: [high, K] -> [width, width], [width, K]
+    """
+    row, column = map(lambda axis, n: lax.axis_index(axis) * n, axes, square.shape)
+    width = len(square) * lax.axis_size(axes[0])
+    mine = jnp.zeros_like(part, shape=(width, width + part.shape[1]))
+    mine = lax.dynamic_update_slice(mine, square, (row, column))
+    mine = lax.dynamic_update_slice(mine, part, (row, jnp.full_like(row, width)))
+    return jnp.split(lax.psum(mine, axes), [width], axis=1)
 
 
 def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit: bool):
@@ -359,20 +364,17 @@ def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit:
 
     block: [m, n], its rows along axes[0]; b: [steps, width, K] -> [steps, width, K]
     """
-    rows, columns = axes
     steps = len(b)
     high, wide = block.shape[0] // steps, block.shape[1] // steps
-    row, rank = jnp.arange(len(block))[:, None], lax.axis_index(columns)
+    row, rank = jnp.arange(len(block))[:, None], lax.axis_index(axes[1])
 
     def turn(i, state):
         known, x = state  # what the unknowns so far add to each row, in part
         step = i if lower else steps - 1 - i
         top, left = step * high, step * wide
-        sums = lax.psum(lax.dynamic_slice_in_dim(known, top, high), columns)
-        sums = lax.all_gather(sums, rows, tiled=True)
         square = lax.dynamic_slice(block, (top, left), (high, wide))
-        square = lax.all_gather(square, rows, tiled=True)
-        square = lax.all_gather(square, columns, axis=1, tiled=True)
+        part = lax.dynamic_slice_in_dim(known, top, high)
+        square, sums = gather_head(square, part, axes)
         now = solve_triangle(
             square, b[step] - sums, left_side=True, lower=lower, unit_diagonal=unit
         )
@@ -382,8 +384,7 @@ def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit:
         return known, lax.dynamic_update_index_in_dim(x, now, step, 0)
 
     known = jnp.zeros_like(block, shape=(len(block), b.shape[2]))
-    x = jnp.zeros_like(block, shape=b.shape)
-    return lax.fori_loop(0, steps, turn, (known, x))[1]
+    return lax.fori_loop(0, steps, turn, (known, jnp.zeros_like(b)))[1]
 
 
 @jax.jit(static_argnames="trans")
@@ -408,8 +409,7 @@ def lu_solve(factors: Factors, b: Array, trans: int = 0) -> Array:
         if trans:
             block, axes = (block.conj() if trans == 2 else block).T, ("y", "x")
         x = substitute(block, b, axes, lower=True, unit=not trans)
-        x = substitute(block, x, axes, lower=False, unit=bool(trans))
-        return from_first(x, "x", "y")
+        return substitute(block, x, axes, lower=False, unit=bool(trans))
 
     sides = place(b, jax.P()).astype(dtype).reshape(n, math.prod(b.shape[1:]))
     sides = jnp.pad(sides, ((0, rows.size - n), (0, 0)))[before]
