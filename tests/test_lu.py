@@ -328,7 +328,7 @@ def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
 
 
 def test_a_gradient_holds_one_factorisation():
-    """A step of it gathers four times, and products with a and a^T once each."""
+    """A step of it gathers three times, and products with a and a^T once each."""
     with devices((4, 2)):
         a = jax.ShapeDtypeStruct((64, 64), np.float64, sharding=BLOCKS)
         b = jax.ShapeDtypeStruct((64,), np.float64)
@@ -336,7 +336,7 @@ def test_a_gradient_holds_one_factorisation():
         program = measure(
             jax.grad(lambda a, b: solve(a, b, refine=1).sum(), (0, 1)), a, b
         )
-    assert 4 * steps <= program.counts["all-gather"] <= 4 * steps + 2
+    assert 3 * steps <= program.counts["all-gather"] <= 3 * steps + 2
 
 
 def test_complex_gradients_are_those_of_jax():
@@ -368,8 +368,8 @@ def predicted(n, x, y, steps, width):
     )
     panels = (y - 1) * window * width // y
     rows = steps * 3 * (x - 1) * width * (steps * width // y) // x
-    cups = steps * (x - 1) * width**2
-    names = steps * (x - 1) * width + 2 * (x * y - 1) * width * steps // (x * y)
+    cups = steps * (x - 1) * width * (width + 1)  # a row and its number
+    names = 2 * (x * y - 1) * width * steps // (x * y)
     return 8 * (panels + rows + cups) + 4 * names
 
 

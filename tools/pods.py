@@ -85,8 +85,7 @@ def lu_bytes(n: int, each: int, x: int, y: int, width=64) -> int:
     row, rows = width * each, reduced(4 * n, x * y)
     for first, last in windows(n, width, stages=8):
         panel = (n // x - first * high) * wide * (y - 1) * each
-        numbers = reduced(4 * width * x, x)  # they are gathered by a sum
-        tournament = (x - 1) * width * row + numbers
+        tournament = (x - 1) * width * (width + 1) * each  # a row and its number
         swaps = reduced(row * n // y, x) + (x - 1) * high * n // y * each
         total += (last - first) * (panel + tournament + swaps)
     return total + rows

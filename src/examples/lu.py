@@ -136,11 +136,10 @@ def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array, Array]:
     """Find the rows that partial pivoting takes from a panel.
 
     rows: [m, width], ids: [m] -> these rows, [width, width], their ids, [width], and
-    the factors of the rows, packed in [width, width]; those with ids < done are out
+    the factors of the rows, packed in [width, width]; those with ids < done are out:
+    they must come last, so that even zeros go before them
     """
-    last = jnp.argsort(ids < done, stable=True)  # so that even zeros go before them
-    rows, ids = jnp.where((ids >= done)[:, None], rows, 0)[last], ids[last]
-    packed, _, order = lax.linalg.lu(rows)
+    packed, _, order = lax.linalg.lu(jnp.where((ids >= done)[:, None], rows, 0))
     winners = order[: rows.shape[1]]
     return rows[winners], ids[winners], packed[: len(winners)]
 
@@ -148,13 +147,19 @@ def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array, Array]:
 def tournament(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
     """Let the best rows of the devices along x compete; on one it is partial pivoting.
 
-    rows: [m, width], ids: [m] -> the packed factors of the winners, [width, width], in
-    the order of their pivots, and their ids, [width], the same on all devices
+    rows: [m, width], ids: [m], those with ids < done first -> the packed factors of the
+    winners, [width, width], in the order of their pivots, and their ids, [width], the
+    same on all devices
     """
-    mine, ids, packed = best(rows, ids, done)
+    out = (ids < done).sum()
+    mine, ids, packed = best(jnp.roll(rows, -out, axis=0), jnp.roll(ids, -out), done)
     if lax.axis_size("x") > 1:
-        both = lax.all_gather((mine, ids), "x", tiled=True)
-        _, ids, packed = best(*both, done)
+        # one message: float32 has all numbers up to 2^24
+        named = jnp.append(mine, ids[:, None].astype(mine.dtype), axis=1)
+        named = lax.all_gather(named, "x", tiled=True)
+        ids = named[:, -1].real.astype(ids.dtype)
+        last = jnp.argsort(ids < done, stable=True)
+        _, ids, packed = best(named[last, :-1], ids[last], done)
     return packed, ids
 
 
@@ -250,7 +255,8 @@ def store_lower(block: Array, corner, l_panel: Array, losers: Array) -> Array:
     wide = l_panel.shape[1] // lax.axis_size("y")
     new = lax.dynamic_slice_in_dim(l_panel, lax.axis_index("y") * wide, wide, axis=1)
     old = lax.dynamic_slice(block, corner, new.shape)
-    return lax.dynamic_update_slice(block, jnp.where(losers, new, old), corner)
+    new = jnp.where(losers[:, None], new, old)
+    return lax.dynamic_update_slice(block, new, corner)
 
 
 def store_upper(block: Array, corner, u_rows: Array, packed: Array) -> Array:
@@ -282,15 +288,17 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     winning = lax.psum(jnp.where(here[:, None], block[row], 0), "x")
 
     lower, upper = inverses(packed)
-    losers = ((ids >= done) & ~jnp.isin(ids, winners))[:, None]
-    l_panel = jnp.where(losers, dot(panel, upper), 0)
+    losers = (
+        (ids >= done).at[jnp.where(here, row - up, len(ids))].set(False, mode="drop")
+    )
+    l_panel = jnp.where(losers[:, None], dot(panel, upper), 0)
     u_rows = upper_rows(winning, lower, left, skip)
     block = subtract(block, (top, left + wide), l_panel, u_rows, skip)
 
     block = store_lower(block, (up, left), l_panel, losers)
     block = fill_holes(block, winners, done, high)
-    rows = reorder(rows, winners, done)
-    return store_upper(block, (top, left), u_rows, packed), rows
+    block = store_upper(block, (top, left), u_rows, packed)
+    return block, reorder(rows, winners, done)
 
 
 # ------------------------------------------------------------------ what you call
