@@ -163,17 +163,17 @@ def tournament(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
     return packed, ids
 
 
-def movers(winners: Array, done: Array) -> tuple[Array, Array]:
-    """Say who takes the place of each winner, when the winners go to the top.
+def places(winners: Array, done: Array, size: int) -> Array:
+    """Say whose place each row of the top takes, when the winners go to the top.
 
-    ids int32[width] -> bool[width], whether it comes from below the top, and if so,
-    int32[width], which row of the top, counted from 0, takes its place
+    ids int32[width] -> ids int32[width], or `size` for a row that is itself a winner
     """
     width = winners.size
     below = winners >= done + width
-    kept = jnp.zeros_like(winners).at[jnp.where(below, width, winners - done)]
-    free = jnp.argsort(kept.set(1, mode="drop"), stable=True)
-    return below, free[jnp.cumsum(below) - 1]
+    stays = jnp.zeros(width, bool).at[jnp.where(below, width, winners - done)]
+    moves = ~stays.set(True, mode="drop")
+    empty = winners[jnp.argsort(~below, stable=True)]
+    return jnp.where(moves, empty[jnp.cumsum(moves) - 1], size)
 
 
 def seats(ids: Array, high: int) -> tuple[Array, Array]:
@@ -182,26 +182,21 @@ def seats(ids: Array, high: int) -> tuple[Array, Array]:
     return place // high == lax.axis_index("x"), step * high + place % high
 
 
-def fill_holes(block: Array, winners: Array, done: Array, high: int) -> Array:
-    """Bring rows from the top of `block` to the places of the winners: -> [m, n].
+def exchange(block: Array, rows: Array, winners: Array, done: Array):
+    """Bring the rows of the top to the places of the winners, which go to the top.
 
-    block: [m, n], with `high` rows in each step
+    block: [m, n], in which the top stays as it was: a step overwrites it; rows
+    int32[steps, width]: the numbers of all rows, in their new order
     """
+    holes = places(winners, done, rows.size)
+    high, names = len(block) // len(rows), rows.ravel()
     top = lax.dynamic_slice_in_dim(block, done // winners.size * high, high)
     top = lax.all_gather(top, "x", tiled=True)
-    below, source = movers(winners, done)
-    here, row = seats(winners, high)
-    hole = jnp.where(here & below, row, len(block))
-    return block.at[hole].set(top[source], mode="drop")
-
-
-def reorder(rows: Array, winners: Array, done: Array) -> Array:
-    """Do to the numbers of all rows, [steps, width], what happens to the rows."""
-    names = rows.ravel()
-    below, source = movers(winners, done)
-    hole = jnp.where(below, winners, names.size)
-    after = lax.dynamic_update_slice(names, names[winners], (done,))
-    return after.at[hole].set(names[done + source], mode="drop").reshape(rows.shape)
+    here, row = seats(holes, high)
+    block = block.at[jnp.where(here, row, len(block))].set(top, mode="drop")
+    old = lax.dynamic_slice_in_dim(names, done, winners.size)
+    names = lax.dynamic_update_slice_in_dim(names, names[winners], done, 0)
+    return block, names.at[holes].set(old, mode="drop").reshape(rows.shape)
 
 
 # ---------------------------------------------------------------- the elimination
@@ -215,8 +210,8 @@ def inverses(packed: Array) -> tuple[Array, Array]:
     eye = jnp.eye(len(packed), dtype=packed.dtype)
     upper = jnp.where((eye == 1) & (packed == 0), 1, packed)
     return (
-        solve_triangle(packed, eye, left_side=True, lower=True, unit_diagonal=True),
-        solve_triangle(upper, eye, left_side=True, lower=False),
+        solve_triangle(packed, eye, lower=True, unit_diagonal=True),
+        solve_triangle(upper, eye, lower=False),
     )
 
 
@@ -262,11 +257,11 @@ def store_lower(block: Array, corner, l_panel: Array, losers: Array) -> Array:
 def store_upper(block: Array, corner, u_rows: Array, packed: Array) -> Array:
     """Write the own rows of U, with the head of the panel at the corner: -> [m, n]."""
     high, wide = (len(packed) // lax.axis_size(axis) for axis in "xy")
-    top, left = corner
-    head = lax.dynamic_slice_in_dim(packed, lax.axis_index("y") * wide, wide, axis=1)
-    rows = lax.dynamic_update_slice(u_rows, head, (0, left))
-    rows = lax.dynamic_slice_in_dim(rows, lax.axis_index("x") * high, high)
-    return lax.dynamic_update_slice(block, rows, (top, 0))
+    row, column = lax.axis_index("x") * high, lax.axis_index("y") * wide
+    rows = lax.dynamic_slice_in_dim(u_rows, row, high)
+    head = lax.dynamic_slice(packed, (row, column), (high, wide))
+    block = lax.dynamic_update_slice_in_dim(block, rows, corner[0], 0)
+    return lax.dynamic_update_slice(block, head, corner)
 
 
 def eliminate(first: int, step: Array, state: tuple[Array, Array]):
@@ -291,14 +286,13 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     losers = (
         (ids >= done).at[jnp.where(here, row - up, len(ids))].set(False, mode="drop")
     )
-    l_panel = jnp.where(losers[:, None], dot(panel, upper), 0)
+    l_panel = dot(jnp.where(losers[:, None], panel, 0), upper)
     u_rows = upper_rows(winning, lower, left, skip)
     block = subtract(block, (top, left + wide), l_panel, u_rows, skip)
 
     block = store_lower(block, (up, left), l_panel, losers)
-    block = fill_holes(block, winners, done, high)
-    block = store_upper(block, (top, left), u_rows, packed)
-    return block, reorder(rows, winners, done)
+    block, rows = exchange(block, rows, winners, done)
+    return store_upper(block, (top, left), u_rows, packed), rows
 
 
 # ------------------------------------------------------------------ what you call
@@ -374,25 +368,25 @@ def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit:
     """
     steps = len(b)
     high, wide = block.shape[0] // steps, block.shape[1] // steps
-    row, rank = jnp.arange(len(block))[:, None], lax.axis_index(axes[1])
+    rank = lax.axis_index(axes[1])
 
     def turn(i, state):
-        known, x = state  # what the unknowns so far add to each row, in part
+        x, mine = state  # all the unknowns so far, and those of the own columns
         step = i if lower else steps - 1 - i
         top, left = step * high, step * wide
+        rows = lax.dynamic_slice_in_dim(block, top, high)
         square = lax.dynamic_slice(block, (top, left), (high, wide))
-        part = lax.dynamic_slice_in_dim(known, top, high)
-        square, sums = gather_head(square, part, axes)
+        square, sums = gather_head(square, dot(rows, mine), axes)
+        # as rows: LAPACK wants columns, for which XLA would turn the whole block
         now = solve_triangle(
-            square, b[step] - sums, left_side=True, lower=lower, unit_diagonal=unit
-        )
-        panel = lax.dynamic_slice_in_dim(block, left, wide, axis=1)
-        panel = jnp.where((row >= top + high) if lower else (row < top), panel, 0)
-        known += dot(panel, lax.dynamic_slice_in_dim(now, rank * wide, wide))
-        return known, lax.dynamic_update_index_in_dim(x, now, step, 0)
+            square.T, (b[step] - sums).T, lower=not lower, unit_diagonal=unit
+        ).T
+        own = lax.dynamic_slice_in_dim(now, rank * wide, wide)
+        mine = lax.dynamic_update_slice_in_dim(mine, own, left, 0)
+        return lax.dynamic_update_index_in_dim(x, now, step, 0), mine
 
-    known = jnp.zeros_like(block, shape=(len(block), b.shape[2]))
-    return lax.fori_loop(0, steps, turn, (known, jnp.zeros_like(b)))[1]
+    mine = jnp.zeros_like(block, shape=(block.shape[1], b.shape[2]))
+    return lax.fori_loop(0, steps, turn, (jnp.zeros_like(b), mine))[0]
 
 
 @jax.jit(static_argnames="trans")
