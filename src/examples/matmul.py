@@ -10,8 +10,8 @@ blocks of a and a column of blocks of b. The three algorithms bring them there.
 
 Words that one device sends, on X x Y (x Z) devices, P in all; MK, KN, MN are sizes:
 
-    summa       (Y - 1) MK/P + (X - 1) KN/P                      2 panels messages
-    cannon      p (MK + KN)/P                                    2 p messages
+    summa       (Y - 1) MK/P + (X - 1) KN/P                      2 panels collectives
+    cannon      p (MK + KN)/P                                    2 p collectives
     summa_25d   (Y - 1) MK/P + (X - 1) KN/P + (Z - 1) MN/P       2 panels + 1
 
 Sources: Cannon, A Cellular Computer to Implement the Kalman Filter Algorithm, PhD

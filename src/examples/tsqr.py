@@ -12,7 +12,7 @@ factor the two together, pairs of pairs do the same, and after log2 P rounds all
 
 A device sends K^2 words in each of log2 P rounds, and 2 K^2 to make all agree on r; if
 P is no power of two, 2 K^2 more. N does not matter. A gather of all triangles would be
-one message of (P - 1) K^2 words. Derivatives take q and r, and one sum of K^2 words.
+P - 1 steps and (P - 1) K^2 words. Derivatives take q and r, and one sum of K^2 words.
 
 Source: Demmel, Grigori, Hoemmen and Langou, Communication-optimal Parallel and
 Sequential QR and LU Factorizations, SIAM J. Sci. Comput. 34 (2012),
