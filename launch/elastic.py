@@ -124,6 +124,8 @@ def join(address: str, number: int, births: Path):
     """Meet the others, for the first time or again; then train with them."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with `main`
+    if os.getppid() != int(os.environ["STARTED_BY"]):
+        os._exit(1)  # it died while we imported JAX
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # where Gloo greets its peers
     jax.config.update("jax_enable_recoverability", True)
@@ -142,9 +144,10 @@ def start(number: int, address: str, births: str) -> subprocess.Popen:
     """Start process `number`; `main` reads what process 0 prints."""
     flags = f"--xla_cpu_collective_timeout_seconds={TIMEOUT}"
     cpus = {"JAX_NUM_CPU_DEVICES": str(DEVICES), "JAX_PLATFORMS": "cpu"}
+    cpus |= {"STARTED_BY": str(os.getpid()), "TF_CPP_MIN_LOG_LEVEL": "2"}
     return subprocess.Popen(
         [sys.executable, __file__, address, str(number), births],
-        env=os.environ | cpus | {"XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env=os.environ | cpus | {"XLA_FLAGS": flags},
         stdin=subprocess.DEVNULL if number else subprocess.PIPE,
         stdout=None if number else subprocess.PIPE,
         text=True,

@@ -1,0 +1,77 @@
+"""A notebook that is killed in the middle leaves no process behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jupytext
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = {  # the first cell that it takes to start processes, the last, and how many
+    "guard": ('program = """', "ThreadPoolExecutor(2)", 4),
+    "mtls": ("import jax", "ThreadPoolExecutor(7)", 14),
+    "restart": ("import jax", "elastic = ", 2 + 1 + 3),
+}
+SLOW = 60  # seconds after which a test has failed
+SOON = 2  # seconds in which those that are killed have gone: none would end by itself
+
+
+def cells(page):
+    """Return the cells of a page that start processes, as one program."""
+    notebook = jupytext.read(ROOT / f"docs/processes/{page}.md", fmt="md:myst")
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    first, last, *_ = PAGES[page]
+    start = next(i for i, cell in enumerate(code) if cell.startswith(first))
+    end = next(i for i, cell in enumerate(code) if last in cell)
+    imports = "import os, time", "from pathlib import Path"
+    return "\n".join([*imports, *code[start : end + 1], "time.sleep(1e4)"])
+
+
+def parents():
+    """Return the parent of each process there is that has not ended."""
+    found = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = file.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it ended while we looked
+        if state != "Z":
+            found[int(file.parent.name)] = int(parent)
+    return found
+
+
+def below(process, generations=4):
+    """Return all that a process has started, and what they have, and so on."""
+    found, tree = {process}, parents()
+    for _ in range(generations):
+        found |= {child for child, parent in tree.items() if parent in found}
+    return found - {process}
+
+
+def until(condition, seconds):
+    """Wait until something holds; say whether it did in time."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="apt-get install util-linux")
+@pytest.mark.parametrize("page", PAGES)
+def test_who_is_killed_leaves_nobody(page):
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    line = [sys.executable, "-c", cells(page)]
+    *_, count = PAGES[page]
+    source = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen(line, env=source, cwd=ROOT / "docs", **quiet) as kernel:
+        try:
+            assert until(lambda: len(below(kernel.pid)) >= count, SLOW)
+            children, started = below(kernel.pid, 1), below(kernel.pid)
+        finally:
+            kernel.kill()
+    assert until(lambda: not children & parents().keys(), SOON)
+    assert until(lambda: not started & parents().keys(), SLOW)  # some import JAX first
