@@ -76,6 +76,13 @@ def docs_live(session):
 
 
 @nox.session(default=False)
+def faults(session):
+    """Put faults into the algorithms, and see that tests fail; `-- fft` does one."""
+    session.install(*LOCK)
+    session.run("python", "tools/faults.py", *session.posargs)
+
+
+@nox.session(default=False)
 def reproducible(session):
     """Build the site again from nothing; compare each byte with a cold `docs`."""
     session.install(*LOCK)

@@ -1,0 +1,79 @@
+"""Put faults into the algorithms, one at a time: `tools/faults.py [MODULE ...]`.
+
+Each file of tests/faults lists faults of one module: the old text, the new one, and
+which tests must then fail. They run against a copy of the sources, and pass without a
+fault.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "tests/faults"
+PASSED, FAILED = 0, 1  # pytest's exit codes; others are for tests that cannot run
+
+
+def faults(module) -> list[dict[str, str]]:
+    """Return the faults of a module, such as `fft`."""
+    return tomllib.loads((FOLDER / f"{module}.toml").read_text())["fault"]
+
+
+def broken(text, fault) -> str:
+    """Return the text of a module with a fault, or raise ValueError."""
+    if (count := text.count(fault["old"])) != 1:
+        raise ValueError(f"{fault['what']}: found {count} times, not once")
+    return text.replace(fault["old"], fault["new"])
+
+
+def outcome(module, source, selection) -> int:
+    """Run the selected tests of a module against a copy of the sources."""
+    line = [sys.executable, "-m", "pytest", "-qx", f"tests/test_{module}.py"]
+    line += ["-p", "no:cacheprovider", "-o", f"pythonpath={source} docs/_ext tools"]
+    place = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [*line, "-k", selection],
+        check=False,
+        cwd=ROOT,
+        env=os.environ | place,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode > FAILED:
+        print(done.stdout, done.stderr)
+    return done.returncode
+
+
+def missed(module) -> list[str]:
+    """Try all faults of a module; return those that no test notices."""
+    listed, found = faults(module), []
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(shutil.copytree(ROOT / "src", f"{folder}/src"))
+        file = source / f"examples/{module}.py"
+        whole = file.read_text()
+        every = " or ".join(f"({fault['caught_by']})" for fault in listed)
+        if outcome(module, source, every) != PASSED:
+            found.append(f"{module}: the tests fail without a fault")
+        for fault in listed:
+            file.write_text(broken(whole, fault))
+            caught = outcome(module, source, fault["caught_by"]) == FAILED
+            print("caught" if caught else "MISSED", f"{module}: {fault['what']}")
+            sys.stdout.flush()
+            found += [] if caught else [f"{module}: {fault['what']}"]
+    return found
+
+
+def main(modules) -> int:
+    """Try the faults of the named modules, or of all; return 1 if one is missed."""
+    modules = modules or sorted(file.stem for file in FOLDER.glob("*.toml"))
+    found = [words for module in modules for words in missed(module)]
+    print(*[f"MISSED {words}" for words in found] or ["all are caught"], sep="\n")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
