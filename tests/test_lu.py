@@ -194,6 +194,38 @@ ZOO = {
 }
 
 
+# A panel is multiplied by the inverse of its head's U: where that is nearly singular,
+# the smallest elements lose digits.
+ROUNDINGS = dict.fromkeys(ZOO, 10 * N) | {"Vandermonde": 1e7}
+
+
+@tall_and_flat
+@pytest.mark.parametrize("name", ZOO)
+def test_l_times_u_is_a_and_grows_as_with_lapack_for_every_kind_of_matrix(name, mesh):
+    """Element by element, in units of rounding: Higham's bound for any LU."""
+    a = ZOO[name]
+    with devices(mesh):
+        rows, cols, lower, upper = triangles(lu_factor(deal(a)))
+    whole = with_identity(a, len(rows))[:, cols]
+    error, sizes = np.abs(lower @ upper - whole[rows]), np.abs(lower) @ np.abs(upper)
+    assert (error <= ROUNDINGS[name] * np.finfo(float).eps * sizes).all()
+    lapack = np.triu(scipy.linalg.lu_factor(whole)[0])
+    assert growth(upper, a) <= 3 * growth(lapack, a)
+
+
+@tall_and_flat
+def test_wilkinsons_matrix_grows_by_a_factor_of_2_a_column_and_no_more(mesh):
+    """Its columns stand in the order of elimination, which makes pivoting useless."""
+    with devices(mesh):
+        a = wilkinson(N)[:, np.argsort(columns(N))]
+        rows, cols, lower, upper = triangles(lu_factor(deal(a)))
+    error = np.abs(lower @ upper - a[rows][:, cols])
+    assert (error <= np.finfo(float).eps * (np.abs(lower) @ np.abs(upper))).all()
+    worst = 2.0 ** (N - 1)
+    assert growth(np.triu(scipy.linalg.lu_factor(a[:, cols])[0]), a) == worst
+    assert growth(upper, a) == worst if mesh == (1, 8) else growth(upper, a) <= worst
+
+
 @tall_and_flat
 @pytest.mark.parametrize("name", ZOO)
 def test_the_residual_passes_for_every_kind_of_matrix(name, mesh):
