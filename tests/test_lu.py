@@ -333,7 +333,7 @@ def test_a_singular_matrix_has_no_finite_solution(a, mesh):
 
 def test_factors_of_a_singular_matrix_are_finite_as_those_of_lapack():
     with devices((4, 2)):
-        a = noise(24, 24) * (np.arange(24) != 11)
+        a = noise(24, 24) * (np.arange(24) != 5)  # not in the last step
         rows, cols, lower, upper = triangles(lu_factor(deal(a)))
         whole = with_identity(a, len(rows))
         np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-13)
