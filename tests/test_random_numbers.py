@@ -412,6 +412,19 @@ def test_draws_are_the_same_on_1_2_4_and_8_devices(name):
     assert kinds <= ({"same", "last bits"} if name == "normal" else {"same"})
 
 
+@pytest.mark.parametrize("name", [*filter(named, SAMPLERS)])
+def test_every_sampler_draws_the_same_on_2_and_4_devices_as_on_1(name):
+    """The page compares 8 with 1; compiled without optimisation, as there."""
+    draws = []
+    for count in 1, 2, 4:
+        with on(count):
+            draws.append(spread(name, xla_backend_optimization_level=0)(KEY))
+    alone, *others = draws
+    rounded = jnp.issubdtype(alone.dtype, jnp.inexact)
+    allowed = {"same", "last bits"} if rounded else {"same"}
+    assert {closeness(alone, other) for other in others} <= allowed
+
+
 def test_an_entry_says_what_a_sampler_does():
     entries = [
         survey_one(name, measure) for name in ("uniform", "poisson", "permutation")
