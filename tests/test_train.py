@@ -251,6 +251,17 @@ def test_the_state_is_made_in_place(kind, way):
     assert program.outputs + program.temporaries < 2 * whole / share
 
 
+@each_kind
+def test_the_stages_of_a_pipeline_are_made_in_place(kind):
+    share = 3 * 4 * size(4, 64, 256) / 4
+    with on_devices.devices((4, 2), kind, names=("stage", "data")):
+        start = create(lambda k: init(k, 4, 64, 256), optax.adam(RATE), SPECS["stages"])
+        program = measure(start, jax.random.key(0))
+    assert program.counts == {}
+    assert program.outputs < 1.05 * share
+    assert program.outputs + program.temporaries < 2 * share
+
+
 def compiled(way, shape, optimizer):
     """Return the program of a step of any size, compiled and never run."""
     blocks, n, f, b = shape
