@@ -60,9 +60,10 @@ def until(condition, seconds):
     return condition()
 
 
-@pytest.mark.skipif(not shutil.which("setpriv"), reason="apt-get install util-linux")
 @pytest.mark.parametrize("page", PAGES)
 def test_who_is_killed_leaves_nobody(page):
+    if not shutil.which("setpriv"):  # a failure where continuous integration lacks it
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("install util-linux")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     line = [sys.executable, "-c", cells(page)]
     *_, count = PAGES[page]

@@ -542,8 +542,9 @@ assert first[0].shape == (16,)
     assert sorted(seen) == list(range(64))
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="apt-get install openmpi-bin")
 def test_mpi_sends_the_same_pieces():
+    if not shutil.which("mpirun"):  # a failure where continuous integration lacks it
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("install openmpi-bin")
     root = ["--allow-run-as-root"] * (os.getuid() == 0)
     line = ["mpirun", *root, "--oversubscribe", "-n", "4", sys.executable]
     done = subprocess.run(
