@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
+from kubeflow_trainer_api.models import (
+    IoK8sApiCoreV1ServiceAccount,
+    JobsetV1alpha2JobSet,
+)
 from throwaway import PROGRAMS, missing
 from transcripts import BINDINGS, VARIABLES, kept
 
@@ -112,13 +115,20 @@ def test_the_page_shows_every_binding_and_how_to_mend_it():
 # -------------------------------------------------------------------------- Kubernetes
 
 
-def valid(jobset):
-    """Whether JobSet's published types take all of it; the unknown is lost."""
-    return JobsetV1alpha2JobSet.from_dict(jobset).to_dict() == jobset
+TYPES = {
+    "JobSet": JobsetV1alpha2JobSet,
+    "ServiceAccount": IoK8sApiCoreV1ServiceAccount,
+}
 
 
-def test_the_jobset_is_of_the_published_types():
-    assert valid(OBJECTS["JobSet"])
+def valid(thing):
+    """Whether the published type takes all of it; the unknown is lost."""
+    return TYPES[thing["kind"]].from_dict(thing).to_dict() == thing
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_an_object_is_of_its_published_type(kind):
+    assert valid(OBJECTS[kind])
 
 
 @pytest.mark.parametrize("wrong", ["replicatedjobs", "replicas"])
@@ -134,6 +144,23 @@ def test_the_jobset_starts_as_many_processes_as_must_end():
     assert job["parallelism"] == job["completions"] == 2
     assert job["completionMode"] == "Indexed"  # else JAX has no process id
     assert job["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_the_binding_gives_the_role_to_the_account():
+    """No package here has their types, so their fields are those of the reference."""
+    group = "rbac.authorization.k8s.io"
+    names = {kind: thing["metadata"]["name"] for kind, thing in OBJECTS.items()}
+    head = {"apiVersion", "kind", "metadata"}
+    role, binding = OBJECTS["Role"], OBJECTS["RoleBinding"]
+    assert role.keys() == head | {"rules"}
+    assert binding.keys() == head | {"subjects", "roleRef"}
+    assert role["apiVersion"] == binding["apiVersion"] == f"{group}/v1"
+    for rule in role["rules"]:
+        assert rule.keys() == {"apiGroups", "resources", "verbs"}
+    bound = {"apiGroup": group, "kind": "Role", "name": names["Role"]}
+    assert binding["roleRef"] == bound
+    account = {"kind": "ServiceAccount", "name": names["ServiceAccount"]}
+    assert binding["subjects"] == [account]
 
 
 def test_jax_may_ask_who_belongs_to_the_job():
