@@ -358,7 +358,9 @@ def gather_head(square: Array, part: Array, axes: tuple[str, str]):
     mine = jnp.zeros_like(part, shape=(width, width + part.shape[1]))
     mine = lax.dynamic_update_slice(mine, square, (row, column))
     mine = lax.dynamic_update_slice(mine, part, (row, jnp.full_like(row, width)))
-    return jnp.split(lax.psum(mine, axes), [width], axis=1)
+    # flat, so that the layout which solving wants of the square stays with the square
+    both = lax.psum(mine.ravel(), axes).reshape(mine.shape)
+    return jnp.split(both, [width], axis=1)
 
 
 def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit: bool):
@@ -377,10 +379,9 @@ def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit:
         rows = lax.dynamic_slice_in_dim(block, top, high)
         square = lax.dynamic_slice(block, (top, left), (high, wide))
         square, sums = gather_head(square, dot(rows, mine), axes)
-        # as rows: LAPACK wants columns, for which XLA would turn the whole block
         now = solve_triangle(
-            square.T, (b[step] - sums).T, lower=not lower, unit_diagonal=unit
-        ).T
+            square, b[step] - sums, left_side=True, lower=lower, unit_diagonal=unit
+        )
         own = lax.dynamic_slice_in_dim(now, rank * wide, wide)
         mine = lax.dynamic_update_slice_in_dim(mine, own, left, 0)
         return lax.dynamic_update_index_in_dim(x, now, step, 0), mine
