@@ -148,6 +148,26 @@ def test_a_preconditioner_saves_steps_and_changes_nothing_else():
         agree(better.x, np.linalg.solve(a, field().ravel()), 1e-3)
 
 
+@pytest.mark.parametrize("where", ["constant", "argument"])
+def test_arrays_that_do_not_vary_may_be_captured(where):
+    a, half = np.float32(2) * np.eye(6, dtype="float32"), np.full((6, 1), 0.5, "f4")
+    b = field()[:, :12]
+
+    def run(b, *fixed):
+        first, second = fixed or (a, half)
+        return cg(lambda v: first @ v, b, AXES, lambda r: second * r)
+
+    with devices((4, 2)):
+        fixed = () if where == "constant" else (a, half)
+        specs = BLOCKS, *(jax.P() for _ in fixed)
+        program = jax.jit(jax.shard_map(run, in_specs=specs, out_specs=SOLUTION))
+        value, gradient = jax.value_and_grad(lambda b: program(b, *fixed).x.sum())(
+            put(b)
+        )
+    agree(value, b.sum() / 2, 1e-4)
+    agree(gradient, np.full(b.shape, 0.5), 1e-5)
+
+
 def test_complex_systems_are_solved():
     phase = np.exp(1j * field(1)).astype(np.complex64)
     b = (field() + 1j * field(2)).astype(np.complex64)

@@ -92,8 +92,9 @@ def cg(
     check_problem(b, stop)
 
     def measured(r):
-        u = precondition(r)
-        w = matvec(u)
+        # jit, for custom_linear_solve else makes replicated arrays vary that they use
+        u = jax.jit(precondition)(r)
+        w = jax.jit(matvec)(u)
         return u, w, *dots(axes, (r, u), (w, u), (r, r))
 
     def step(state):
@@ -114,7 +115,9 @@ def cg(
         report = steps.astype(whole.dtype), jnp.sqrt(_ratio(square, whole))
         return x, lax.pcast(jnp.stack(report), axes, to="varying")  # as x: one type
 
-    x, report = lax.custom_linear_solve(matvec, b, run, symmetric=True, has_aux=True)
+    x, report = lax.custom_linear_solve(
+        jax.jit(matvec), b, run, symmetric=True, has_aux=True
+    )
     return Solution(x, *_agreed(report, axes))
 
 
