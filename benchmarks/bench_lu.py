@@ -94,7 +94,7 @@ def main():
     with jax.set_mesh(auto):
         for dtype in np.dtype("float32"), np.dtype("float64"):
             for n in SIZES:
-                line = rounded(run(n, dtype, rounds=3 if n > 2048 else 7))
+                line = rounded(run(n, dtype, rounds=5 if n > 2048 else 15))
                 print(LINE.format(**line), flush=True)
                 lines.append(line)
     keep(RESULTS, lines)

@@ -182,7 +182,7 @@ def seats(ids: Array, high: int) -> tuple[Array, Array]:
     return place // high == lax.axis_index("x"), step * high + place % high
 
 
-def exchange(block: Array, rows: Array, winners: Array, done: Array):
+def swap_rows(block: Array, rows: Array, winners: Array, done: Array):
     """Bring the rows of the top to the places of the winners, which go to the top.
 
     block: [m, n], in which the top stays as it was: a step overwrites it; rows
@@ -291,7 +291,7 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     block = subtract(block, (top, left + wide), l_panel, u_rows, skip)
 
     block = store_lower(block, (up, left), l_panel, losers)
-    block, rows = exchange(block, rows, winners, done)
+    block, rows = swap_rows(block, rows, winners, done)
     return store_upper(block, (top, left), u_rows, packed), rows
 
 
