@@ -92,7 +92,7 @@ def cg(
     check_problem(b, stop)
 
     def measured(r):
-        # jit, for custom_linear_solve else makes replicated arrays vary that they use
+        # jit hides replicated arrays in them, which custom_linear_solve would make vary
         u = jax.jit(precondition)(r)
         w = jax.jit(matvec)(u)
         return u, w, *dots(axes, (r, u), (w, u), (r, r))

@@ -209,7 +209,7 @@ def inverses(packed: Array) -> tuple[Array, Array]:
     """
     eye = jnp.eye(len(packed), dtype=packed.dtype)
     upper = jnp.where((eye == 1) & (packed == 0), 1, packed)
-    return (
+    return (  # from the right, which LAPACK does faster
         solve_triangle(packed, eye, lower=True, unit_diagonal=True),
         solve_triangle(upper, eye, lower=False),
     )
