@@ -360,7 +360,7 @@ def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
 
 
 def test_a_gradient_holds_one_factorisation():
-    """A step of it gathers three times, and products with a and a^T once each."""
+    """A step of it gathers three times; y and products with a and a^T do the rest."""
     with devices((4, 2)):
         a = jax.ShapeDtypeStruct((64, 64), np.float64, sharding=BLOCKS)
         b = jax.ShapeDtypeStruct((64,), np.float64)
@@ -368,7 +368,7 @@ def test_a_gradient_holds_one_factorisation():
         program = measure(
             jax.grad(lambda a, b: solve(a, b, refine=1).sum(), (0, 1)), a, b
         )
-    assert 3 * steps <= program.counts["all-gather"] <= 3 * steps + 2
+    assert 3 * steps <= program.counts["all-gather"] <= 3 * steps + 4
 
 
 def test_complex_gradients_are_those_of_jax():

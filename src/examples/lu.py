@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_derivatives import zero_from_primal
 from jax.sharding import AxisType
 
 WIDTH = 64  # of a panel: wide enough for fast products, narrow beside the matrix
@@ -114,8 +115,11 @@ def in_order(table: Array, steps: int) -> Array:
 
 def deal(a: Array) -> Array:
     """Lay a matrix out in blocks; zeros fill it up if the mesh does not divide it."""
-    more = -len(a) % math.lcm(*mesh_sizes("x", "y"))
-    return place(jnp.pad(a, (0, more)) if more else a, BLOCKS)
+    unit = math.lcm(*mesh_sizes("x", "y"))
+    more = [(0, -size % unit) for size in a.shape]
+    return place(
+        jnp.pad(a, more) if any(-size % unit for size in a.shape) else a, BLOCKS
+    )
 
 
 def fill_up(block: Array, n: int) -> Array:
@@ -215,64 +219,63 @@ def inverses(packed: Array) -> tuple[Array, Array]:
     )
 
 
-def upper_rows(winning: Array, lower: Array, left: Array, skip: int) -> Array:
-    """Turn the pivot rows into rows of U, from column `left` >= skip on: [width, n]."""
-    old = winning[:, skip:]
-    finished = jnp.arange(skip, winning.shape[1])[None] < left
-    new = jnp.where(finished, old, dot(lower, old))
-    return lax.dynamic_update_slice(winning, new, (0, skip))
+def subtract(block: Array, top: Array, l_panel: Array, u_rows: Array) -> Array:
+    """Subtract a product from the rows from `top` on, tile by tile.
 
-
-def subtract(block: Array, corner, l_panel: Array, u_rows: Array, skip: int) -> Array:
-    """Subtract a product from what is right of a corner and below it, tile by tile.
-
-    block: [m, n], corner: its first row >= m - k and column >= skip, l_panel:
-    [k, width], zero above the corner, u_rows: [width, n] -> [m, n]
+    block: [m, n], l_panel: [k, width] for its last k rows, u_rows: [width, l] for its
+    last l columns -> [m, n]
     """
-    (m, n), k, (top, left) = block.shape, len(l_panel), corner
+    m, k, skip = len(block), len(l_panel), block.shape[1] - u_rows.shape[1]
     tile = min(TILE, k)
-    u_rows = jnp.where(jnp.arange(skip, n)[None] < left, 0, u_rows[:, skip:])
 
     def update(turn, block):
         end = m - turn * tile
         start = jnp.maximum(end - tile, m - k)
+        row = start + jnp.arange(tile)[:, None]
         l_tile = lax.dynamic_slice_in_dim(l_panel, start - (m - k), tile)
-        again = start + jnp.arange(tile)[:, None] >= end  # rows of the tile before
-        old = lax.dynamic_slice(block, (start, skip), (tile, n - skip))
-        new = old - dot(jnp.where(again, 0, l_tile), u_rows)
+        l_tile = jnp.where((row >= top) & (row < end), l_tile, 0)  # no row twice
+        old = lax.dynamic_slice(block, (start, skip), (tile, u_rows.shape[1]))
+        new = old - dot(l_tile, u_rows)
         return lax.dynamic_update_slice(block, new, (start, skip))
 
     return lax.fori_loop(0, (m - top + tile - 1) // tile, update, block)
 
 
-def store_lower(block: Array, corner, l_panel: Array, losers: Array) -> Array:
-    """Write the own columns of a panel of L, in the rows of the losers: -> [m, n]."""
+def store_lower(block: Array, corner, l_panel: Array) -> Array:
+    """Write the own columns of a panel of L, from the corner on: -> [m, n]."""
     wide = l_panel.shape[1] // lax.axis_size("y")
+    place = len(block) - len(l_panel), corner[1]
     new = lax.dynamic_slice_in_dim(l_panel, lax.axis_index("y") * wide, wide, axis=1)
-    old = lax.dynamic_slice(block, corner, new.shape)
-    new = jnp.where(losers[:, None], new, old)
-    return lax.dynamic_update_slice(block, new, corner)
+    old = lax.dynamic_slice(block, place, new.shape)
+    row = place[0] + jnp.arange(len(new))[:, None]
+    return lax.dynamic_update_slice(block, jnp.where(row < corner[0], old, new), place)
 
 
-def store_upper(block: Array, corner, u_rows: Array, packed: Array) -> Array:
-    """Write the own rows of U, with the head of the panel at the corner: -> [m, n]."""
+def store_upper(block: Array, corner, winning: Array, u_rows: Array, packed: Array):
+    """Write the own pivot rows: L and the head as they are, right of them U: [m, n]."""
     high, wide = (len(packed) // lax.axis_size(axis) for axis in "xy")
     row, column = lax.axis_index("x") * high, lax.axis_index("y") * wide
-    rows = lax.dynamic_slice_in_dim(u_rows, row, high)
-    head = lax.dynamic_slice(packed, (row, column), (high, wide))
+    old = lax.dynamic_slice_in_dim(winning, row, high)
+    new = lax.dynamic_slice_in_dim(u_rows, row, high)
+    new = jnp.append(old[:, : -new.shape[1]], new, axis=1)
+    right = jnp.arange(new.shape[1])[None] >= corner[1] + wide
+    rows = jnp.where(right, new, old)
     block = lax.dynamic_update_slice_in_dim(block, rows, corner[0], 0)
+    head = lax.dynamic_slice(packed, (row, column), (high, wide))
     return lax.dynamic_update_slice(block, head, corner)
 
 
 def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     """Take one step on a block of which `first` steps, at least, have been taken.
 
-    state: the block [m, n] and rows int32[steps, width], the same on all devices
+    state: the block [m, n], whose last columns may be right-hand sides, and rows
+    int32[steps, width], the same on all devices
     """
     block, rows = state
-    high, wide = (size // len(rows) for size in block.shape)  # of a step's slice
-    width, up, skip = rows.shape[1], first * high, first * wide
+    width = rows.shape[1]
+    high, wide = (width // lax.axis_size(axis) for axis in "xy")
     top, left, done = step * high, step * wide, step * width
+    up, skip = first * high, first * wide  # where the window begins
 
     panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
     panel = lax.all_gather(panel, "y", axis=1, tiled=True)
@@ -283,16 +286,42 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     winning = lax.psum(jnp.where(here[:, None], block[row], 0), "x")
 
     lower, upper = inverses(packed)
-    losers = (
-        (ids >= done).at[jnp.where(here, row - up, len(ids))].set(False, mode="drop")
-    )
-    l_panel = dot(jnp.where(losers[:, None], panel, 0), upper)
-    u_rows = upper_rows(winning, lower, left, skip)
-    block = subtract(block, (top, left + wide), l_panel, u_rows, skip)
+    l_panel = dot(panel, upper)  # its winners and finished rows are kept nowhere
+    right = jnp.arange(skip, block.shape[1])[None] >= left + wide
+    u_rows = dot(lower, jnp.where(right, winning[:, skip:], 0))
+    block = subtract(block, top, l_panel, u_rows)
 
-    block = store_lower(block, (up, left), l_panel, losers)
+    block = store_lower(block, (top, left), l_panel)
     block, rows = swap_rows(block, rows, winners, done)
-    return store_upper(block, (top, left), u_rows, packed), rows
+    return store_upper(block, (top, left), winning, u_rows, packed), rows
+
+
+def eliminate_all(a: Array, sides: Array) -> tuple[Array, Array, Array]:
+    """Factor a matrix; whatever stands at its right goes through the same elimination.
+
+    a: [N@x, N@y], sides: [N, K] -> [lu | y], [M@x, M + K@y], where each block of lu
+    has a block of y at its right; y, [steps, width@x, K@y], L^-1 of the sides; rows
+    """
+    n, (steps, _) = len(a), plan(len(a))
+    results = BLOCKS, jax.P(None, *BLOCKS), jax.P()
+
+    @jax.shard_map(in_specs=(BLOCKS, BLOCKS, jax.P()), out_specs=results)
+    def run(block, sides, rows):
+        block, rows = fill_up(block, n), lax.pcast(rows, ("x", "y"), to="varying")
+        sides = jnp.pad(sides, ((0, len(block) - len(sides)), (0, 0)))
+        state = jnp.append(block, sides, axis=1), rows
+        end = steps - lax.axis_size("x")  # a window is no lower than a panel is wide
+        loops = min(STAGES, max(steps // 4, 1))  # of four steps or more
+        cuts = [min(steps * i // loops, end) for i in range(loops)]
+        for first, last in zip(cuts, [*cuts[1:], steps], strict=True):
+            if last > first:
+                body = functools.partial(eliminate, first)
+                state = lax.fori_loop(first, last, body, state)
+        both, rows = state
+        y = both[:, block.shape[1] :].reshape(steps, len(both) // steps, -1)
+        return both, y, lax.pmax(rows, ("x", "y"))  # the same everywhere, for JAX too
+
+    return run(deal(a), deal(sides), in_order(numbers(n, "x"), steps))
 
 
 # ------------------------------------------------------------------ what you call
@@ -328,24 +357,8 @@ def lu_factor(a: Array) -> Factors:
     in LAPACK. Raises ValueError for what is no such matrix.
     """
     check_matrix(a)
-    n = len(a)
-
-    @jax.shard_map(in_specs=BLOCKS, out_specs=(BLOCKS, jax.P()))
-    def run(block):
-        steps, _ = plan(n)
-        rows = lax.pcast(in_order(numbers(n, "x"), steps), ("x", "y"), to="varying")
-        state = fill_up(block, n), rows
-        end = steps - lax.axis_size("x")  # a window is no lower than a panel is wide
-        loops = min(STAGES, max(steps // 4, 1))  # of four steps or more
-        cuts = [min(steps * i // loops, end) for i in range(loops)]
-        for first, last in zip(cuts, [*cuts[1:], steps], strict=True):
-            if last > first:
-                body = functools.partial(eliminate, first)
-                state = lax.fori_loop(first, last, body, state)
-        block, rows = state
-        return block, lax.pmax(rows, ("x", "y"))  # the same everywhere, for JAX too
-
-    return Factors(*run(deal(a)), n)
+    lu, _, rows = eliminate_all(a, jnp.zeros((len(a), 0), a.dtype))
+    return Factors(lu, rows, len(a))
 
 
 def gather_head(square: Array, part: Array, axes: tuple[str, str]):
@@ -366,10 +379,11 @@ def gather_head(square: Array, part: Array, axes: tuple[str, str]):
 def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit: bool):
     """Solve with one of the triangles in `block`, a panel at a time.
 
-    block: [m, n], its rows along axes[0]; b: [steps, width, K] -> [steps, width, K]
+    block: [m, n], its rows along axes[0], with other columns at its right or not;
+    b: [steps, width, K] -> [steps, width, K]
     """
-    steps = len(b)
-    high, wide = block.shape[0] // steps, block.shape[1] // steps
+    steps, width, _ = b.shape
+    high, wide = (width // lax.axis_size(axis) for axis in axes)
     rank = lax.axis_index(axes[1])
 
     def turn(i, state):
@@ -388,6 +402,12 @@ def substitute(block: Array, b: Array, axes: tuple[str, str], lower: bool, unit:
 
     mine = jnp.zeros_like(block, shape=(block.shape[1], b.shape[2]))
     return lax.fori_loop(0, steps, turn, (jnp.zeros_like(b), mine))[0]
+
+
+def put_back(x: Array, order: Array, n: int) -> Array:
+    """Undo an order of elimination: [steps, width, K], [steps, width] -> [n, K]."""
+    x = x.reshape(order.size, x.shape[-1])
+    return jnp.zeros_like(x).at[order.ravel()].set(x)[:n]
 
 
 @jax.jit(static_argnames="trans")
@@ -416,8 +436,7 @@ def lu_solve(factors: Factors, b: Array, trans: int = 0) -> Array:
 
     sides = place(b, jax.P()).astype(dtype).reshape(n, math.prod(b.shape[1:]))
     sides = jnp.pad(sides, ((0, rows.size - n), (0, 0)))[before]
-    x = run(factors.lu, sides).reshape(rows.size, sides.shape[-1])
-    return jnp.zeros_like(x).at[after.ravel()].set(x)[:n].reshape(b.shape)
+    return put_back(run(factors.lu, sides), after, n).reshape(b.shape)
 
 
 def multiply(a: Array, x: Array, trans: int) -> Array:
@@ -431,6 +450,50 @@ def multiply(a: Array, x: Array, trans: int) -> Array:
     a, n = deal(a), len(x)
     x = jnp.pad(x, ((0, len(a) - n), (0, 0)))
     return place(run(a, place(x, jax.P(inner))), jax.P())[:n]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def solve_and_factor(a: Array, b: Array, refine: int) -> tuple[Array, Factors]:
+    """Eliminate [a | b], which saves one sweep, and solve with U: [N, K] -> [N, K]."""
+    both, y, rows = eliminate_all(a, b)
+    columns = in_order(numbers(len(a), "y"), len(rows))
+
+    @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=jax.P())
+    def run(block, y):
+        return substitute(block, y, ("x", "y"), lower=False, unit=False)
+
+    @jax.shard_map(in_specs=BLOCKS, out_specs=BLOCKS)
+    def left(block):
+        return block[:, : rows.size // lax.axis_size("y")]
+
+    factors = Factors(left(both), rows, len(a))
+    x = put_back(run(both, place(y, jax.P())[..., : b.shape[1]]), columns, len(a))
+    return (x + correction(factors, a, x, b, 0) if refine else x), factors
+
+
+def correction(factors: Factors, a: Array, x: Array, b: Array, trans: int) -> Array:
+    """Solve for the residual of x once more: [N, K] -> [N, K]."""
+    return lu_solve(factors, b - multiply(a, x, trans), trans)
+
+
+@solve_and_factor.defjvp
+def reuse_factors(refine, primals, tangents):
+    """Solve a dx = db - da x. Nobody sees the factors, so they need no derivative."""
+    (a, b), (da, db) = primals, tangents
+    x, factors = solve_and_factor(a, b, refine)
+    fixed = lax.stop_gradient(a)
+
+    def again(trans, _, b):
+        x = lu_solve(factors, b, trans)
+        return x + correction(factors, fixed, x, b, trans) if refine else x
+
+    dx = lax.custom_linear_solve(
+        lambda x: multiply(a, x, 0),
+        db - multiply(da, x, 0),
+        functools.partial(again, 0),
+        functools.partial(again, 1),
+    )
+    return (x, factors), (dx, zero_from_primal(factors))
 
 
 @jax.jit(static_argnames="refine")
@@ -448,22 +511,8 @@ def solve(a: Array, b: Array, *, refine: int = 0) -> Array:
     if refine not in (0, 1):
         raise ValueError(f"refine is {refine}: pass 0 or 1")
     a = a.astype(jnp.result_type(a, b))
-    sides = (b[:, None] if b.ndim == 1 else b).astype(a.dtype)
-    fixed = lax.stop_gradient(a)
-    factors = lu_factor(fixed)
-
-    def backward(trans, _, b):
-        x = lu_solve(factors, b, trans)
-        if refine:
-            x += lu_solve(factors, b - multiply(fixed, x, trans), trans)
-        return x
-
-    x = lax.custom_linear_solve(
-        lambda x: multiply(a, x, 0),
-        place(sides, jax.P()),
-        functools.partial(backward, 0),
-        functools.partial(backward, 1),
-    )
+    sides = place((b[:, None] if b.ndim == 1 else b).astype(a.dtype), jax.P())
+    x = solve_and_factor(a, sides, refine)[0] if sides.size else sides
     return x.reshape(b.shape)
 
 
