@@ -172,12 +172,10 @@ def places(winners: Array, done: Array, size: int) -> Array:
 
     ids int32[width] -> ids int32[width], or `size` for a row that is itself a winner
     """
-    width = winners.size
-    below = winners >= done + width
-    stays = jnp.zeros(width, bool).at[jnp.where(below, width, winners - done)]
-    moves = ~stays.set(True, mode="drop")
-    empty = winners[jnp.argsort(~below, stable=True)]
-    return jnp.where(moves, empty[jnp.cumsum(moves) - 1], size)
+    top = done + jnp.arange(winners.size)
+    moves = (top[:, None] != winners[None]).all(axis=1)
+    free = jnp.sort(jnp.where(winners > top[-1], winners, size))
+    return jnp.where(moves, free[jnp.cumsum(moves) - 1], size)
 
 
 def seats(ids: Array, high: int) -> tuple[Array, Array]:
@@ -296,16 +294,15 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     return store_upper(block, (top, left), winning, u_rows, packed), rows
 
 
-def eliminate_all(a: Array, sides: Array) -> tuple[Array, Array, Array]:
+def eliminate_all(a: Array, sides: Array) -> tuple[Array, Array]:
     """Factor a matrix; whatever stands at its right goes through the same elimination.
 
     a: [N@x, N@y], sides: [N, K] -> [lu | y], [M@x, M + K@y], where each block of lu
-    has a block of y at its right; y, [steps, width@x, K@y], L^-1 of the sides; rows
+    has one of y = L^-1 sides at its right; rows. If y does not divide K, zeros fill up
     """
     n, (steps, _) = len(a), plan(len(a))
-    results = BLOCKS, jax.P(None, *BLOCKS), jax.P()
 
-    @jax.shard_map(in_specs=(BLOCKS, BLOCKS, jax.P()), out_specs=results)
+    @jax.shard_map(in_specs=(BLOCKS, BLOCKS, jax.P()), out_specs=(BLOCKS, jax.P()))
     def run(block, sides, rows):
         block, rows = fill_up(block, n), lax.pcast(rows, ("x", "y"), to="varying")
         sides = jnp.pad(sides, ((0, len(block) - len(sides)), (0, 0)))
@@ -318,8 +315,7 @@ def eliminate_all(a: Array, sides: Array) -> tuple[Array, Array, Array]:
                 body = functools.partial(eliminate, first)
                 state = lax.fori_loop(first, last, body, state)
         both, rows = state
-        y = both[:, block.shape[1] :].reshape(steps, len(both) // steps, -1)
-        return both, y, lax.pmax(rows, ("x", "y"))  # the same everywhere, for JAX too
+        return both, lax.pmax(rows, ("x", "y"))  # the same everywhere, for JAX too
 
     return run(deal(a), deal(sides), in_order(numbers(n, "x"), steps))
 
@@ -357,7 +353,7 @@ def lu_factor(a: Array) -> Factors:
     in LAPACK. Raises ValueError for what is no such matrix.
     """
     check_matrix(a)
-    lu, _, rows = eliminate_all(a, jnp.zeros((len(a), 0), a.dtype))
+    lu, rows = eliminate_all(a, jnp.zeros((len(a), 0), a.dtype))
     return Factors(lu, rows, len(a))
 
 
@@ -452,22 +448,32 @@ def multiply(a: Array, x: Array, trans: int) -> Array:
     return place(run(a, place(x, jax.P(inner))), jax.P())[:n]
 
 
+def bring_together(part: Array, steps: int, count: int) -> Array:
+    """Bring a block of y of each device to all: [m, K/Y] -> [steps, width, count]."""
+    part = part.reshape(steps, len(part) // steps, -1)
+    row, column = (
+        lax.axis_index(axis) * size + jnp.arange(size)
+        for axis, size in zip("xy", part.shape[1:], strict=True)
+    )
+    mine = jnp.zeros_like(part, shape=(steps, len(row) * lax.axis_size("x"), count))
+    mine = mine.at[:, row[:, None], column].set(part, mode="drop")
+    return lax.psum(mine, ("x", "y"))
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def solve_and_factor(a: Array, b: Array, refine: int) -> tuple[Array, Factors]:
     """Eliminate [a | b], which saves one sweep, and solve with U: [N, K] -> [N, K]."""
-    both, y, rows = eliminate_all(a, b)
+    both, rows = eliminate_all(a, b)
     columns = in_order(numbers(len(a), "y"), len(rows))
 
-    @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=jax.P())
-    def run(block, y):
-        return substitute(block, y, ("x", "y"), lower=False, unit=False)
+    @jax.shard_map(in_specs=BLOCKS, out_specs=(BLOCKS, jax.P()))
+    def run(block):
+        lu, y = jnp.split(block, [rows.size // lax.axis_size("y")], axis=1)
+        y = bring_together(y, len(rows), b.shape[1])
+        return lu, substitute(block, y, ("x", "y"), lower=False, unit=False)
 
-    @jax.shard_map(in_specs=BLOCKS, out_specs=BLOCKS)
-    def left(block):
-        return block[:, : rows.size // lax.axis_size("y")]
-
-    factors = Factors(left(both), rows, len(a))
-    x = put_back(run(both, place(y, jax.P())[..., : b.shape[1]]), columns, len(a))
+    lu, x = run(both)
+    factors, x = Factors(lu, rows, len(a)), put_back(x, columns, len(a))
     return (x + correction(factors, a, x, b, 0) if refine else x), factors
 
 
