@@ -17,6 +17,7 @@ A step gathers `width` columns along y, lets a tournament along x choose the piv
 brings them to every device of their column, and updates what remains by one product.
 N^2 / 2X words a device for the columns and 3 N^2 / Y for the rows, up to the factors
 1 - 1/Y and 1 - 1/X, and width N (X - 1) for the tournaments.
+`solve` eliminates [a | b], so that only U is left to solve with.
 
 Sources: Grigori, Demmel and Xiang, CALU: A Communication Optimal LU Factorization
 Algorithm, SIAM J. Matrix Anal. Appl. 32 (2011), https://doi.org/10.1137/100788926.
