@@ -57,7 +57,7 @@ def lint(session):
 
 @nox.session(name="tests-oldest", default=False)
 def tests_oldest(session):
-    """Test the modules on the oldest JAX that they support."""
+    """Test the modules on the oldest JAX; `-- --one-of-each` takes a sample."""
     jax = f"jax=={OLDEST}", f"jaxlib=={OLDEST}"
     formats = "grain", "h5py", "orbax-checkpoint", "tensorstore", "zarr"
     others = "hypothesis", "mpi4py", "optax", "pytest>=9", "pytest-xdist", "rich"
@@ -111,7 +111,7 @@ def browser(session):
     build(session, BUILD / "html")
     npm = "npm", "install", "--no-save", "--no-package-lock"
     session.run(*npm, f"--prefix={BUILD / 'npm'}", "axe-core@4", external=True)
-    session.run("pytest", "tests/browser", *session.posargs)
+    session.run("pytest", "-n=auto", "tests/browser", *session.posargs)
 
 
 @nox.session(default=False)
