@@ -243,11 +243,11 @@ def subtract(block: Array, top: Array, l_panel: Array, u_rows: Array) -> Array:
 def store_lower(block: Array, corner, l_panel: Array) -> Array:
     """Write the own columns of a panel of L, from the corner on: -> [m, n]."""
     wide = l_panel.shape[1] // lax.axis_size("y")
-    place = len(block) - len(l_panel), corner[1]
+    start = len(block) - len(l_panel), corner[1]
     new = lax.dynamic_slice_in_dim(l_panel, lax.axis_index("y") * wide, wide, axis=1)
-    old = lax.dynamic_slice(block, place, new.shape)
-    row = place[0] + jnp.arange(len(new))[:, None]
-    return lax.dynamic_update_slice(block, jnp.where(row < corner[0], old, new), place)
+    old = lax.dynamic_slice(block, start, new.shape)
+    row = start[0] + jnp.arange(len(new))[:, None]
+    return lax.dynamic_update_slice(block, jnp.where(row < corner[0], old, new), start)
 
 
 def store_upper(block: Array, corner, winning: Array, u_rows: Array, packed: Array):
