@@ -1,4 +1,4 @@
-"""Put faults into the algorithms, one at a time: `tools/faults.py [MODULE ...]`.
+"""Put faults into the modules, one at a time: `tools/faults.py [MODULE ...]`.
 
 Each file of tests/faults lists faults of one module: the old text, the new one, and
 which tests must then fail. They run against a copy of the sources, and pass without a
