@@ -14,15 +14,20 @@ to stderr, without Gloo's greetings.
     script                          the processes               exit code
     ends                            end by themselves           0
     fails in one process            the others are ended        the code of that one
+    has saved, and exits with 75    the others are ended        75
     is killed there by signal S     the others are ended        128 + S
     runs longer than --timeout      say where, and are ended    124
     Ctrl-C, SIGTERM, SIGHUP         get it, have --grace        128 + signal
     kill -9 of this launcher        are killed
 
-Whoever does not go is killed, for JAX catches SIGTERM, and all that it started with it.
-A failure counts when the exception leaves the script: at exit, JAX would wait 300 s for
-the others. `--max-restarts` starts all processes again after a failure; the script
-finds the number of the restart in SLURM_RESTART_COUNT.
+After a signal the processes have 30 s to save, or the seconds of `--grace`; a second
+signal ends them at once. Whoever does not go is killed, for JAX catches SIGTERM, and
+all that it started with it, unless that has made a session of its own. A failure counts
+when the exception leaves the script: at exit, JAX would wait 300 s for the others.
+
+`--max-restarts` starts all processes again after a failure or a save (75), so often in
+all; the script finds the number of the restart in SLURM_RESTART_COUNT. `--timeout` is
+for all starts together.
 
 Copy this file alone: it needs Python 3.12 on Linux or macOS, and no package.
 """
@@ -44,6 +49,8 @@ from pathlib import Path
 
 GLOO = re.compile(rb"\[Gloo\] Rank|number of connected peer ranks")
 MERCY = 1.0  # seconds from SIGTERM to SIGKILL, after a failure
+GRACE = 30.0  # and after a signal to us, for those who save
+SAVED = 75  # the exit code EX_TEMPFAIL: nothing is wrong, start me again
 REQUESTS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 # What each process runs: the script as __main__, its standard output set apart from
@@ -117,8 +124,10 @@ def free_port() -> int:
 def environment(processes: int, devices: int | None, restart: int) -> dict[str, str]:
     """Return the variables that all processes share: a Slurm step on this machine."""
     shared = {k: v for k, v in os.environ.items() if not k.startswith("OMPI_")}
+    address = f"127.0.0.1:{free_port()}"
     shared |= {  # JAX would have asked Open MPI first
-        "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}",
+        "JAX_COORDINATOR_ADDRESS": address,
+        "JAX_COORDINATOR_BIND_ADDRESS": address,  # else every host may come in
         "SLURM_JOB_ID": "1",
         "SLURM_NTASKS": str(processes),
         "SLURM_RESTART_COUNT": str(restart),
@@ -381,7 +390,8 @@ class Job:
     def obey(self, number: int):
         """Hand a signal on to all; the second one grants no grace."""
         grace = self.options.grace if self.code is None else 0
-        say(f"{signal.Signals(number).name}, ends all processes")
+        rest = f", which have {grace:g} s; a second signal kills" if grace else ""
+        say(f"{signal.Signals(number).name}, ends all processes{rest}")
         self.culprit = None
         self.stop(128 + number, number, grace, silent=number == signal.SIGINT)
 
@@ -389,7 +399,8 @@ class Job:
         """Let the process that failed speak, and end the others."""
         self.culprit = process
         process.speak()
-        say(f"process {process.id} failed with {process.end()}; the others are ended")
+        what = "has saved" if process.code == SAVED else "failed"
+        say(f"process {process.id} {what} with {process.end()}; the others are ended")
         self.stop(process.code, signal.SIGTERM, MERCY)
 
     def expire(self):
@@ -455,7 +466,7 @@ def arguments() -> argparse.Namespace:
     add("-n", "--processes", type=count, required=True, metavar="N")
     add("--devices", type=count, metavar="M", help="simulate M CPU devices in each")
     add("--timeout", type=at_least(0, float), metavar="SECONDS", default=float("inf"))
-    add("--grace", type=at_least(0, float), metavar="SECONDS", default=MERCY)
+    add("--grace", type=at_least(0, float), metavar="SECONDS", default=GRACE)
     add("--max-restarts", type=at_least(0, int), metavar="N", default=0)
     add("--logs", type=Path, metavar="FOLDER", help="write N.out and N.err there")
     add("script")

@@ -2,10 +2,13 @@
 
 import contextlib
 import json
+import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +21,7 @@ import pytest
 from failures import variables
 from throwaway import free_ports
 
-from examples import guard
+from examples import guard, restart
 from examples.guard import Guard, whereabouts
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -36,6 +39,7 @@ from examples.guard import Guard, assert_same_program, limit_collectives
 
 address, count, me, steps, deadline, first, event = sys.argv[1:]
 me, last, skipped = int(me), int(count) - 1, False
+entering, allowed = "", 60
 exec(first)
 jax.distributed.initialize(
     address, int(count), me, coordinator_bind_address=address,
@@ -46,7 +50,8 @@ ones = jax.device_put(np.ones(jax.device_count()), jax.NamedSharding(mesh, jax.P
 total = jax.jit(lambda values: values.sum())
 mean = jax.jit(lambda values: values.mean())
 
-with Guard(deadline=60, host="127.0.0.1") as guard:
+exec(entering)
+with Guard(deadline=allowed, host="127.0.0.1") as guard:
     for step in guard.steps(range(int(steps))):
         if step == 5:
             guard.deadline = float(deadline)
@@ -211,7 +216,7 @@ def test_bad_news_need_no_deadline(case, results):
 
 def test_a_stall_shows_where_each_process_is(results):
     ends = results("asleep")
-    waiting = "script.py, line 28: value = float(total(ones))"
+    waiting = "script.py, line 30: value = float(total(ones))"
     for one in ends:
         assert sum(waiting in line for line in one.verdict) == 2
         assert any("took over 3 s" in line for line in one.verdict)
@@ -253,6 +258,103 @@ def test_after_sigterm_all_stop_before_the_same_step(tmp_path):
         assert re.fullmatch(r"- all stop before step \d+: SIGTERM came", *one.verdict)
 
 
+def test_all_may_leave_with_the_code_of_a_save(tmp_path):
+    """That is how a training ends which `restart.Preempted` leaves."""
+    ends = group(tmp_path, f"sys.exit({guard.SAVED})", deadline=60)
+    assert [one.code for one in ends] == [75, 75, 75], ends
+    assert not any("guard in process" in one.warned for one in ends)
+
+
+def test_who_fails_before_the_guard_is_waited_for_until_the_deadline(tmp_path):
+    """JAX alone would let the others wait in a collective, here for half an hour."""
+    fails = "print('event', time.monotonic(), flush=True)\n"
+    fails += "if me == last: raise ValueError('negative pressure')"
+    ends = group(tmp_path, "pass", first=f"allowed, entering = 4, {fails!r}")
+    for one in ends:
+        assert one.seconds < LIMIT, one
+        assert one.code != 0
+    assert ends[0].code == guard.STALLED
+    words = "- process 0 waited over 4 s for the others: one has not come to `with G"
+    assert ends[0].verdict[0].startswith(words)
+    assert "ValueError: negative pressure" in ends[-1].warned
+
+
+# ------------------------------------------------------------- process 0 and strangers
+
+
+def meeting(come, count, strangers=(), words=None):
+    """Let threads of this process, which have these numbers, meet; return all verdicts.
+
+    Each says `words[number]`, by default that it has come to the end.
+    """
+    door, key = guard.open_door(count), "secret"
+    port = door.getsockname()[1]
+    open_ends = [socket.create_connection(("127.0.0.1", port)) for _ in strangers]
+    for end, said in zip(open_ends, strangers, strict=True):
+        end.sendall(said)
+
+    def member(number):
+        line = guard.reach(["127.0.0.1"], port, key.encode())
+        line.send_bytes(str(number).encode())
+        guard.send(line, (words or {}).get(number, guard.WELL))
+        while (said := guard.heard(line)) is None:
+            guard.send(line, (words or {}).get(number, "was asked"))
+        line.close()
+        return said
+
+    arguments = door, [["node1"], port, key], count
+    threading.Thread(target=guard.preside, args=arguments, daemon=True).start()
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(member, come))
+    finally:
+        for end in open_ends:
+            end.close()
+
+
+STRANGERS = {
+    "silent": [b""] * 8,
+    "HTTP": [b"GET / HTTP/1.1\r\n\r\n", b""],
+    "too long": [b"\x7f\xff\xff\xff" + bytes(999)] * 2,
+    "unfinished": [b"\x00\x00\x00\x40half"],
+}
+
+
+@pytest.mark.parametrize("strangers", STRANGERS.values(), ids=STRANGERS)
+def test_strangers_keep_nobody_out(strangers):
+    start = time.monotonic()
+    assert meeting(range(3), 3, strangers) == [[], [], []]
+    assert time.monotonic() - start < 5
+
+
+def test_who_cannot_reach_process_0_is_named_to_all_others():
+    late = {0: "took over 3 s in step 1"}
+    first, second = meeting([0, 1], 3, words=late)
+    assert first == second
+    assert first[0] == "process 0 took over 3 s in step 1"
+    assert first[2].startswith("process 2 has not reached the guard")
+    assert "is process 0 not at node1?" in first[2]
+
+
+def test_without_the_key_nobody_becomes_a_member():
+    with guard.open_door(1) as door:
+        port, met = door.getsockname()[1], queue.SimpleQueue()
+        with ThreadPoolExecutor(1) as pool:
+            hosts = ["no-such-host.invalid", "127.0.0.1"]
+            wrong = pool.submit(guard.reach, hosts, port, b"guess")
+            guard.let_in(door, b"secret", met)
+            with pytest.raises(OSError, match=r"invalid: .*127.0.0.1: digest"):
+                wrong.result()
+    assert met.empty()
+
+
+def test_process_0_is_looked_for_where_jax_has_its_coordinator(monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "[::1]:1234")
+    assert guard.own_names()[:2] == ["::1", socket.gethostname()]
+    monkeypatch.delenv("JAX_COORDINATOR_ADDRESS")
+    assert guard.own_names()[0] == socket.gethostname()
+
+
 # ------------------------------------------------------------------------- one process
 
 
@@ -265,6 +367,44 @@ def test_alone_it_changes_nothing():
 def test_alone_it_may_leave_by_a_plain_exit():
     with pytest.raises(SystemExit), Guard(deadline=60, host="127.0.0.1"):
         sys.exit(0)
+
+
+def options_without_default(seconds, folder, run):
+    """Return what XLA writes down of its options where they are not the default."""
+    flag = f"--xla_cpu_collective_timeout_seconds={seconds} --xla_dump_to={folder}"
+    code = f"import os; os.environ['XLA_FLAGS'] = {flag!r}\n"
+    run("-c", code + "import jax; jax.jit(lambda x: x + 1)(1.0)", cwd=folder)
+    (file,) = folder.glob("*.debug_options")
+    return file.read_text()
+
+
+def test_a_collective_on_cpus_has_a_limit_of_half_an_hour(run, tmp_path):
+    """XLA writes down the options that differ from its own."""
+    found = {}
+    for seconds in 1799, 1800:
+        folder = tmp_path / str(seconds)
+        folder.mkdir()
+        text = options_without_default(seconds, folder, run)
+        found[seconds] = f"xla_cpu_collective_timeout_seconds: {seconds}" in text
+    assert found == {1799: True, 1800: False}
+
+
+@pytest.mark.parametrize("code", [guard.SAVED, 0, None])
+def test_alone_a_planned_exit_keeps_its_code(code, capfd):
+    with pytest.raises(SystemExit) as end, Guard(deadline=60, host="127.0.0.1"):
+        raise restart.Preempted(code)
+    assert end.value.code == code
+    assert "guard in process" not in capfd.readouterr().err
+
+
+def test_the_codes_of_the_four_ends_differ():
+    ends = guard.RAISED, guard.STALLED, guard.TOLD, guard.SAVED
+    assert len({0, *ends}) == 5
+
+
+@pytest.mark.parametrize("code", [1, 69, "disk full"])
+def test_any_other_exit_is_a_failure(code):
+    assert not guard.planned(SystemExit(code))
 
 
 def test_a_second_clock_rings_when_python_itself_is_stuck():
@@ -284,9 +424,28 @@ def test_a_second_clock_rings_when_python_itself_is_stuck():
     assert "in match" in done.stderr
 
 
-def test_a_deadline_is_positive():
-    with pytest.raises(ValueError, match="a deadline of 0 seconds: pass more than 0"):
-        Guard(deadline=0)
+@pytest.mark.parametrize("deadline", [0, -1.5, float("nan"), "60", None])
+def test_a_deadline_is_positive(deadline):
+    words = f"a deadline of {deadline!r} seconds: pass more than 0"
+    with pytest.raises(ValueError, match=words):
+        Guard(deadline=deadline)
+
+
+@pytest.mark.parametrize("host", ["", 3, b"node1"])
+def test_a_host_is_a_name(host):
+    with pytest.raises(ValueError, match="pass a name or an address, or nothing"):
+        Guard(deadline=60, host=host)
+
+
+@pytest.mark.parametrize("seconds", [0, 2.5, "5", None])
+def test_a_limit_that_xla_would_abort_at_is_refused(seconds):
+    with pytest.raises(ValueError, match="pass a whole number, 1 or more"):
+        guard.limit_collectives(seconds)
+
+
+def test_what_is_no_function_runs_no_program():
+    with pytest.raises(ValueError, match="3 is no function: pass one, jitted or not"):
+        guard.assert_same_program(3, np.ones(3))
 
 
 def test_a_limit_for_collectives_comes_before_the_devices(run):

@@ -1,7 +1,9 @@
 """The files of launch/ say what the page says, and are what Slurm and JobSet read."""
 
 import json
+import os
 import re
+import runpy
 import subprocess
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from kubeflow_trainer_api.models import (
 )
 from throwaway import PROGRAMS, missing
 from transcripts import BINDINGS, VARIABLES, kept
+
+from examples import guard, restart
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/processes/launching.md").read_text()
@@ -81,6 +85,115 @@ def test_a_number_of_devices_follows_from_the_gpus_of_the_node():
     assert done.stdout == "0,1,2,3\n"
 
 
+@each_file
+def test_each_process_gets_cores_and_srun_is_told_of_them(file):
+    asked, text = directives(file), file.read_text()
+    cores = int(asked["cpus-per-task"]) * int(asked["ntasks-per-node"])
+    assert cores == 16  # of each node of the throwaway Slurm
+    told = text.index("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK ")
+    assert told < text.index("srun ")
+
+
+# ---------------------------------------------------------------------- the exit codes
+
+SRUN = """#!/bin/bash
+codes=($CODES)
+count=$(wc -l < started)
+echo "$@" >> started
+exit "${codes[count]:-0}"
+"""
+SCONTROL = '#!/bin/bash\necho "$@" >> told\n'
+ENDS = {  # codes that srun gives in turn: how often it starts, what follows, the code
+    "good": ("0", 1, "", 0),
+    "a bug": ("1 1 1", 3, "", 1),
+    "a bug under a guard": (3 * f"{max(guard.TOLD, guard.RAISED)} ", 3, "", guard.TOLD),
+    "a stall": (3 * f"{guard.STALLED} ", 3, "", guard.STALLED),
+    "killed, then good": ("137 0", 2, "", 0),
+    "saved": ("75", 1, "requeue 7", 0),
+    "killed, then saved": ("137 75", 2, "requeue 7", 0),
+    "saved too often": ("75", 1, "", 75),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_only_a_save_goes_back_into_the_queue(end, tmp_path):
+    codes, starts, words, code = ENDS[end]
+    for name, text in ("srun", SRUN), ("scontrol", SCONTROL):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "started").touch()
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CODES": codes, "SLURM_JOB_ID": "7"}
+    env |= {"SLURM_RESTART_COUNT": "20"} if "too often" in end else {}
+    line = ["bash", ROOT / "launch/restart.sbatch", "train.py", "a b"]
+    done = subprocess.run(line, cwd=tmp_path, env=env, check=False)
+    started = (tmp_path / "started").read_text().splitlines()
+    assert started == ["--kill-on-bad-exit=1 python train.py a b"] * starts
+    told = tmp_path / "told"
+    assert (told.read_text().strip() if told.exists() else "") == words
+    assert done.returncode == code
+
+
+def test_an_exit_code_means_one_thing_in_every_file():
+    local = runpy.run_path(str(ROOT / "launch/local.py"))
+    assert guard.SAVED == restart.AGAIN == local["SAVED"] == os.EX_TEMPFAIL == 75
+    assert len({0, guard.RAISED, guard.TOLD, guard.STALLED, guard.SAVED}) == 5
+    steps = (ROOT / "tests/cluster/steps.py").read_text()
+    assert f"sys.exit({guard.SAVED})" in steps
+    codes = 0, guard.RAISED, guard.TOLD, guard.SAVED, guard.STALLED
+    assert re.findall(r"^\| (\d+) \| ", PAGE, re.M) == [str(code) for code in codes]
+
+
+# ---------------------------------------------------------- what the smoke test refuses
+
+
+@pytest.fixture(scope="module")
+def hello():
+    return runpy.run_path(str(ROOT / "launch/hello.py"))
+
+
+ASKED = {
+    "Slurm": {"SLURM_JOB_GPUS": "0"},
+    "a step": {"SLURM_STEP_GPUS": "0,1"},
+    "CUDA": {"CUDA_VISIBLE_DEVICES": "3"},
+    "ROCm": {"ROCR_VISIBLE_DEVICES": "0"},
+    "Kubernetes": {"NVIDIA_VISIBLE_DEVICES": "all"},
+    "other platforms": {"CUDA_VISIBLE_DEVICES": "0", "JAX_PLATFORMS": "cuda"},
+}
+NOT_ASKED = {
+    "nothing": {},
+    "CPUs": {"SLURM_JOB_GPUS": "0", "JAX_PLATFORMS": "cpu"},
+    "none": {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"},
+    "minus one": {"CUDA_VISIBLE_DEVICES": "-1"},
+}
+
+
+@pytest.mark.parametrize("env", ASKED.values(), ids=ASKED)
+def test_cpus_in_place_of_gpus_fail(hello, env):
+    with pytest.raises(SystemExit, match=r"but JAX runs on CPUs: install JAX for them"):
+        hello["check"]("cpu", 1, env)
+    hello["check"]("gpu", 1, env)
+
+
+@pytest.mark.parametrize("env", NOT_ASKED.values(), ids=NOT_ASKED)
+def test_cpus_are_right_where_nobody_asked_for_gpus(hello, env, monkeypatch):
+    monkeypatch.setitem(hello["check"].__globals__, "DRIVERS", ())
+    hello["check"]("cpu", 1, env)
+
+
+def test_a_driver_asks_for_gpus_too(hello, monkeypatch):
+    monkeypatch.setitem(hello["check"].__globals__, "DRIVERS", (__file__,))
+    with pytest.raises(SystemExit, match="but JAX runs on CPUs"):
+        hello["check"]("cpu", 1, {})
+
+
+def test_idle_gpus_fail(hello):
+    env = {"SLURM_GPUS_ON_NODE": "4"}
+    with pytest.raises(SystemExit, match="gave 4 GPUs, and its processes drive 1: see"):
+        hello["check"]("gpu", 1, env)
+    hello["check"]("gpu", 4, env)
+    hello["check"]("cpu", 1, env)
+
+
 # ------------------------------------------------------------------------ what is kept
 
 
@@ -96,7 +209,8 @@ def test_the_processes_of_a_transcript_are_those_of_its_file(file):
     asked = directives(file)
     count = int(asked["nodes"]) * int(asked["ntasks-per-node"])
     each = DEVICES[file.stem]
-    words = f"of {count}: {each} of {count * each} devices, and the sum is right"
+    words = f"of {count}: {each} of {count * each} devices on node, cpu, cpu, and"
+    words += " the sum is right"
     expected = [f"process {number} {words}" for number in range(count)]
     assert sorted(kept()["transcripts"][file.name]) == expected
 

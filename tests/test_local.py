@@ -130,7 +130,7 @@ def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
 
 def test_jax_cannot_swallow_the_end(command, tmp_path):
     options = "-n", "2", "--devices", "1", "--timeout", "50"
-    line = command(*options, script=JAX, arguments=["wait"])
+    line = command("--grace", "1", *options, script=JAX, arguments=["wait"])
     with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
         while "waiting" not in job.stdout.readline():
             assert job.poll() is None
@@ -400,6 +400,54 @@ def test_grace_lets_processes_save(left_behind):
     code, _, _ = left_behind(act, "--grace", "20", script=script)
     assert code == 128 + signal.SIGTERM
     assert sorted(said) == ["", "[0] saved", "[1] saved", "[2] saved"]
+
+
+def test_a_second_signal_ends_whoever_still_saves(left_behind):
+    slow = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)\n"
+    script = slow + STAY + "while True: __import__('time').sleep(1)"
+
+    def act(job):
+        job.terminate()
+        while "which have 30 s; a second signal kills" not in job.stderr.readline():
+            assert job.poll() is None
+        job.terminate()
+
+    code, seconds, _ = left_behind(act, script=script)
+    assert code == 128 + signal.SIGTERM
+    assert seconds < 10
+
+
+def test_the_coordinator_listens_to_this_machine_only(launch):
+    script = """if True:
+        import os
+        from pathlib import Path
+        import jax
+        jax.distributed.initialize()
+        _, port = os.environ["JAX_COORDINATOR_ADDRESS"].split(":")
+        lines = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+        places = [line.split()[1] for line in lines.splitlines() if " 0A " in line]
+        ours = [place for place in places if place.endswith(f":{int(port):04X}")]
+        print(*ours)
+    """
+    if not Path("/proc/net/tcp").exists():
+        pytest.skip("only Linux has /proc/net")
+    options = "-n", "2", "--devices", "1", "--timeout", "50"
+    done = launch(*options, script=script)
+    assert done.returncode == 0, done.stderr
+    (place,) = {line.split(" ", 1)[1] for line in done.stdout.splitlines()}
+    assert place.split(":")[0] in (
+        "0100007F",  # 127.0.0.1
+        "0000000000000000FFFF00000100007F",  # the same as an address of IPv6
+    )
+
+
+def test_who_has_saved_has_not_failed_but_counts_as_a_restart(launch):
+    script = "import os, sys; print(os.environ['SLURM_RESTART_COUNT']); sys.exit(75)"
+    done = launch("-n", "1", "--max-restarts", "2", script=script)
+    assert done.returncode == 75
+    assert done.stdout == "[0] 0\n[0] 1\n[0] 2\n"
+    assert done.stderr.count("process 0 has saved with code 75") == 3
+    assert "failed" not in done.stderr
 
 
 REFUSED = {

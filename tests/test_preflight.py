@@ -1,13 +1,18 @@
 """Every wrong start is named in seconds, by all processes, with what to do."""
 
+import contextlib
+import inspect
+import json
 import os
 import re
 import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import pytest
 from throwaway import free_ports
 
@@ -103,8 +108,8 @@ def test_jax_starts_with_what_comes_back(tmp_path):
 WRONG_STARTS = {
     "missing": ([(3, 0), (3, 2)], "of 3 processes, 1 did not come"),
     "twice": ([(2, 0), (2, 1), (2, 1)], "process_id 1 came 2 times"),
-    "too many": ([(2, 0), (3, 1), (3, 2)], "believes in 3 processes, process 0 in 2"),
-    "too few": ([(3, 0), (2, 1), (3, 2)], "believes in 2 processes, process 0 in 3"),
+    "too many": ([(2, 0), (3, 1), (3, 2)], "was told of 3 processes, process 0 of 2"),
+    "too few": ([(3, 0), (2, 1), (3, 2)], "was told of 2 processes, process 0 of 3"),
 }
 
 
@@ -168,6 +173,92 @@ def test_strangers_at_the_door_are_passed_over(port):
     results = meet(port, (2, 0), (2, 1))
     visit.join()
     assert all(isinstance(result, dict) for result in results), results
+
+
+def foreign(**other):
+    """Return the line of somebody who knows our format, or nearly."""
+    return json.dumps(a_report(1, **other)).encode() + b"\n"
+
+
+STRANGE = {
+    "empty": b"{}\n",
+    "one field": b'{"complaints": []}\n',
+    "a list": b"[1, 2]\n",
+    "deep": b"[" * 50_000 + b"\n",
+    "types": foreign(id="1"),
+    "no count": foreign(count=None),
+    "count of words": foreign(count="\x1b[2J"),
+    "complaints": foreign(complaints=[{}]),
+    "negative": foreign(id=-1),
+    "one more": foreign(colour="red"),
+    "huge": b"x" * (1 << 17),
+}
+
+
+@pytest.mark.parametrize("line", STRANGE.values(), ids=STRANGE)
+def test_a_line_that_is_no_report_is_passed_over(line):
+    assert preflight.understood(line) is None
+
+
+@pytest.mark.parametrize("said", [STRANGE["one field"], STRANGE["huge"], b"", b"half"])
+def test_strangers_hold_nobody_up(port, said):
+    """Eight of them, who stay until the others have met."""
+    strangers, start = [], time.monotonic()
+
+    def knock():
+        while len(strangers) < 8:
+            with contextlib.suppress(ConnectionRefusedError):
+                strangers.append(socket.create_connection(("127.0.0.1", port)))
+                with contextlib.suppress(OSError):
+                    strangers[-1].sendall(said)
+            time.sleep(0.01)
+
+    visit = threading.Thread(target=knock)
+    visit.start()
+    with ThreadPoolExecutor(1) as pool:  # process 1 comes when all strangers are there
+        first = pool.submit(meet, port, (2, 0), timeout=20)
+        visit.join(timeout=10)
+        results = meet(port, (2, 1), timeout=20) + first.result()
+    for stranger in strangers:
+        stranger.close()
+    assert len(strangers) == 8
+    assert all(isinstance(result, dict) for result in results), results
+    assert time.monotonic() - start < 10
+
+
+def test_what_a_report_says_cannot_steer_a_terminal():
+    evil = "\x1b]0;mine\x07\x1b[2J\u202e"
+    line = foreign(host=evil, complaints=[evil + "x" * 10_000] * 99)
+    said = preflight.understood(line)
+    verdict = "\n".join(judge([a_report(0), said]))
+    assert all(c.isprintable() or c == "\n" for c in verdict)
+    assert len(verdict) < 20_000
+
+
+def test_what_answers_in_the_place_of_process_0_is_no_verdict():
+    assert preflight.is_verdict(["\x1b[2Ja"]) == ["?[2Ja"]
+    for said in {}, "[]", [1], None:
+        with pytest.raises(ValueError, match="no verdict"):
+            preflight.is_verdict(said)
+
+
+def test_whoever_waits_says_for_whom_and_goes_on(port, monkeypatch, capfd):
+    monkeypatch.setattr(preflight, "EARLY", 0.3)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(meet, port, (3, 0), timeout=20)
+        second = pool.submit(meet, port, (3, 2), timeout=20)
+        while "have not come" not in (said := capfd.readouterr().err):
+            assert not first.done()
+        assert said.startswith("preflight, after 0.3 s: processes 1 have not come yet")
+        late = meet(port, (3, 1), timeout=20)
+        assert all(isinstance(one, dict) for one in late + first.result())
+        assert isinstance(second.result()[0], dict)
+
+
+def test_a_process_may_come_as_late_as_jax_allows():
+    start = inspect.signature(jax.distributed.initialize).parameters
+    patience = inspect.signature(cleared).parameters["timeout"].default
+    assert patience == start["initialization_timeout"].default == 300
 
 
 DIFFERENT = {
@@ -266,7 +357,17 @@ REFUSED = {
     "no id": ({"process_id": 8}, SLURM, "ids go from 0 to num_processes - 1"),
     "negative": ({"process_id": -1}, SLURM, "process_id is -1"),
     "no port": ({"coordinator_address": "node1"}, SLURM, "pass host:port"),
+    "port": ({"coordinator_address": "node1:65536"}, SLURM, "pass host:port"),
+    "bytes": ({"coordinator_address": b"node1:1"}, SLURM, "pass host:port"),
+    "words": ({"num_processes": "8"}, SLURM, "num_processes is '8': pass a whole"),
+    "half": ({"process_id": 0.5}, SLURM, "process_id is 0.5: pass a whole number"),
 }
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "10", None])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with pytest.raises(ValueError, match="pass seconds, more than 0"):
+        cleared("127.0.0.1:1", 1, 0, timeout)
 
 
 @pytest.mark.parametrize(("given", "env", "words"), REFUSED.values(), ids=REFUSED)

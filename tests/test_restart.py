@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -243,7 +244,7 @@ def test_a_notice_to_one_process_makes_all_save_and_asks_for_a_restart(
 ):
     run("preempt", "--max-restarts", "1")
     assert run.code == 0, run.errors
-    assert run.errors.count("failed with code 75") == 1
+    assert run.errors.count("has saved with code 75") == 1
     assert [number for number, _ in run.steps] == list(range(STEPS))  # each done once
     assert len(run.starts) == 2
     assert run.digests == undisturbed.digests
@@ -264,6 +265,29 @@ def test_a_notice_to_the_launcher_saves_and_stops(run, undisturbed):
     run("none")
     assert run.starts == [last]
     assert run.digests == undisturbed.digests
+
+
+def test_the_documented_command_saves_when_the_launcher_is_told_to_end(tmp_path):
+    (words,) = re.findall(r"    python (local.py .* checkpoints)\n", restart.__doc__)
+    module = Path(restart.__file__).read_text()
+    long = module.replace("run(sys.argv[1], 100)", "run(sys.argv[1], 10**6)")
+    rare = long.replace("every=20", "every=10**6")  # so that only the notice saves
+    assert module != long != rare
+    (tmp_path / "restart.py").write_text(rare)
+    shutil.copy(LOCAL, tmp_path)
+    line = [sys.executable, *words.split()]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(line, cwd=tmp_path, text=True, **pipes) as job:
+        while not (tmp_path / "checkpoints").exists():
+            assert job.poll() is None
+        time.sleep(1)  # for some steps
+        job.terminate()
+        _, errors = job.communicate(timeout=100)
+    assert job.returncode == 128 + signal.SIGTERM
+    saved = [path.name for path in (tmp_path / "checkpoints").iterdir()]
+    assert len(saved) == 1, errors
+    assert int(saved[0]) > 0
+    assert "restart 1" not in errors
 
 
 # ---------------------------------------------------------------- on another mesh
@@ -409,7 +433,15 @@ def test_a_save_that_was_not_completed_is_ignored_and_removed(saved):
     assert not unfinished.exists()
 
 
+def flip(path):
+    """Turn the bits of eight bytes in the middle of a file."""
+    middle, data = path.stat().st_size // 2, bytearray(path.read_bytes())
+    data[middle : middle + 8] = (byte ^ 0xFF for byte in data[middle : middle + 8])
+    path.write_bytes(data)
+
+
 HARMS = {
+    "flipped": flip,
     "missing": lambda path: path.unlink(),
     "empty": lambda path: path.write_bytes(b""),
     "cut off": lambda path: os.truncate(path, path.stat().st_size // 2),
@@ -422,8 +454,8 @@ def refuses(folder, right):
         found = again(folder)
     except ValueError as error:
         found = str(error)
-    refused = f"checkpoint 8 of {folder} is damaged: remove it, to go on from the one "
-    assert found == right or found.startswith(refused)
+    refused = f"checkpoint 8 of {folder} is damaged: remove it, to go on from "
+    assert found in (right, refused + "checkpoint 4, which is there")
     return found != right
 
 
@@ -450,6 +482,174 @@ def test_a_damaged_checkpoint_is_refused_or_of_no_consequence(saved, harm):
     assert again(folder, steps=4) == states[4]
 
 
+HEALTHY = {  # what may be in the way of reading, and says nothing of the checkpoint
+    "rights": PermissionError(13, "Permission denied"),
+    "disk": OSError(5, "Input/output error"),
+    "stale": OSError(116, "Stale file handle"),
+    "memory": MemoryError("no memory left"),
+    "device": jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+    "tensorstore": ValueError("PERMISSION_DENIED: Error opening zarr driver"),
+    "network": ValueError("UNAVAILABLE: Error reading local file"),
+}
+
+
+@pytest.mark.parametrize("error", HEALTHY.values(), ids=HEALTHY)
+def test_no_advice_to_remove_what_may_be_whole(error, tmp_path):
+    checkpoints = restart.open_folder(tmp_path)
+    with pytest.raises(type(error)) as caught, restart.whole(checkpoints, 8):
+        raise error
+    assert caught.value is error
+    (note,) = error.__notes__
+    assert note.startswith(f"checkpoint 8 of {tmp_path} could not be read; nothing ")
+    assert "remove nothing" in note
+
+
+@pytest.mark.parametrize("reads", ["restore", "item_metadata"])
+def test_what_keeps_from_reading_is_raised_as_it_is(saved, reads, monkeypatch):
+    def fails(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(restart.ocp.CheckpointManager, reads, fails)
+    with pytest.raises(PermissionError, match="denied"):
+        again(saved[0])
+    monkeypatch.undo()
+    assert again(saved[0]) == saved[1][8]
+
+
+def test_the_only_checkpoint_is_damaged(saved):
+    folder, _ = saved
+    shutil.rmtree(folder / "4")
+    (folder / "8/default/_METADATA").unlink()
+    with pytest.raises(ValueError, match="to begin anew, for there is no other"):
+        again(folder)
+
+
+# ----------------------------------------------------------------- one job in a folder
+
+
+def test_a_second_job_in_the_folder_is_refused_and_neither_loses_a_step(
+    run, undisturbed, tmp_path
+):
+    second = []
+
+    def act(job):
+        said = ""
+        while "waiting" not in said:
+            said += job.stdout.readline()
+        line = [sys.executable, LOCAL, "-n", "2", "--devices", "2", "script.py"]
+        names = "folder", str(STEPS), str(EVERY), "none", "0"
+        done = subprocess.run(
+            [*line, *names],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        second.append(done)
+        job.terminate()
+        return said
+
+    run("wait", "--grace", "60", act=act, steps=10**5)  # longer than the other starts
+    (refused,) = second
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"ValueError: {tmp_path}/folder is in use by process " in refused.stderr
+    assert run.code == 128 + signal.SIGTERM
+    (last,) = run.saved  # and no lock is left
+    steps = dict(run.steps)
+    assert last == len(steps) == max(steps) + 1
+    assert {*undisturbed.steps} <= steps.items()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from examples import restart
+
+print(restart.acquire(Path(sys.argv[1])), flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Start a process that holds a lock; its end is that of the test."""
+    line = [sys.executable, "-c", HOLD, tmp_path / "lock"]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "SLURM_JOB_ID": "7"}
+    with subprocess.Popen(line, env=env, stdout=-1, text=True) as process:
+        assert process.stdout.readline().endswith(" '')\n")
+        yield process
+        process.kill()
+
+
+def test_a_lock_tells_who_has_it_and_ends_with_its_process(holder, tmp_path):
+    held, problem = restart.acquire(tmp_path / "lock")
+    assert held is None
+    assert problem.startswith(f"{tmp_path} is in use by process {holder.pid} on ")
+    assert ", job 7, since 20" in problem
+    with pytest.raises(ValueError, match=f"in use by process {holder.pid}"):
+        restart.hold(tmp_path / "lock")
+    holder.kill()
+    holder.wait()
+    held = restart.hold(tmp_path / "lock")
+    assert restart.whose(tmp_path / "lock")["pid"] == os.getpid()
+    restart.release(tmp_path / "lock", held)
+    assert not (tmp_path / "lock").exists()
+
+
+def test_a_job_waits_for_the_lock_of_its_own_dead_machine(
+    holder, tmp_path, monkeypatch
+):
+    """A file server needs a while to forget it; another job is refused at once."""
+    naps = []
+
+    def sleep(seconds):
+        naps.append(seconds)
+        holder.kill()  # now the server forgets
+        holder.wait()
+
+    monkeypatch.setattr(restart.time, "sleep", sleep)
+    monkeypatch.setattr(restart.socket, "gethostname", lambda: "another")
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    assert restart.acquire(tmp_path / "lock")[0] is None
+    assert naps == []
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    held, problem = restart.acquire(tmp_path / "lock")
+    assert (problem, naps) == ("", [1])
+    os.close(held)
+
+
+def test_a_lock_that_is_removed_while_we_wait_for_it_is_not_taken_for_ours(
+    tmp_path, monkeypatch
+):
+    lock, removed = tmp_path / "lock", []
+
+    def lockf(held, _):
+        if not removed:  # whoever had it gave it back at this moment
+            removed.append(lock.unlink())
+
+    monkeypatch.setattr(restart.fcntl, "lockf", lockf)
+    held = restart.locked(lock)
+    assert os.path.samestat(os.fstat(held), lock.stat())
+    os.close(held)
+
+
+def test_a_file_system_without_locks_gives_a_warning(tmp_path, monkeypatch):
+    def lockf(*_):
+        raise OSError(restart.errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(restart.fcntl, "lockf", lockf)
+    with pytest.warns(UserWarning, match="let no other job use the folder"):
+        held, _ = restart.acquire(tmp_path / "lock")
+    os.close(held)
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=f"cannot write to {tmp_path}/file: .*exists"):
+        restart.hold(tmp_path / "file" / "lock")
+
+
 def test_the_checkpoint_of_another_model_is_refused_with_both_shapes(tmp_path):
     like = {"w": jnp.zeros((2, 3)), "b": jnp.zeros(3)}
     restart.train(lambda state, number: state, like, 1, tmp_path)
@@ -464,8 +664,12 @@ def test_the_checkpoint_of_another_model_is_refused_with_both_shapes(tmp_path):
 
 REFUSED = {
     "no array": ({"state": {"w": np.zeros(3)}}, r"state\['w'\] is of type ndarray"),
-    "negative": ({"steps": -1}, "steps=-1, every=1: pass at least 0 and 1"),
-    "never": ({"every": 0}, "steps=3, every=0: pass at least 0 and 1"),
+    "empty": ({"state": {}}, "the state has no arrays"),
+    "no path": ({"folder": 3}, "folder=3: pass a function and a path"),
+    "no step": ({"step": None}, "step=None, folder=.*: pass a function and a path"),
+    "negative": ({"steps": -1}, "steps=-1: pass an integer of at least 0"),
+    "half": ({"steps": 2.5}, "steps=2.5: pass an integer of at least 0"),
+    "never": ({"every": 0}, "every=0: pass an integer of at least 1"),
     "too far": ({"steps": 1}, "holds 2 steps: pass as many, not 1"),
 }
 
@@ -476,6 +680,7 @@ def test_other_bad_input_is_refused_before_any_step(tmp_path, wrong, words):
         raise AssertionError("a step was made")
 
     good = {"state": {"w": jnp.zeros(3)}, "steps": 3, "folder": tmp_path, "every": 1}
-    restart.train(lambda state, number: state, **good | {"steps": 2})
+    good |= {"step": never}
+    restart.train(**good | {"steps": 2, "step": lambda state, number: state})
     with pytest.raises(ValueError, match=words):
-        restart.train(never, **good | wrong)
+        restart.train(**good | wrong)

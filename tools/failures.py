@@ -24,7 +24,7 @@ from pathlib import Path
 from throwaway import free_ports
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-LIMIT = 420  # seconds after which a group is given up
+LIMIT = 420  # seconds after which a group is given up; XLA:CPU would wait for 1800
 SCRIPT = """
 import contextlib, ctypes, json, os, signal, sys, time
 if sys.platform == "linux":

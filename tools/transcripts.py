@@ -9,6 +9,7 @@ import datetime
 import json
 import re
 import shutil
+import socket
 import sys
 import tempfile
 from importlib.metadata import version
@@ -55,10 +56,11 @@ def submitted(slurm: Slurm, file: str) -> list[str]:
         text = (ROOT / "launch" / file).read_text()
         (folder / file).write_text(text.replace("# export JAX_PL", "export JAX_PL"))
         number = slurm.sbatch(file, cwd=folder)
-        state = slurm.wait(number)
+        state = slurm.wait(number, 600)
         (output,) = folder.glob("*.out")
         text = output.read_text()
     assert state == "COMPLETED", text
+    text = text.replace(f" on {socket.gethostname()},", " on node,")  # both nodes
     return re.findall(r"^process .*", text, re.M)  # in the order in which they came
 
 

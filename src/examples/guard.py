@@ -7,7 +7,14 @@ same verdict and leave, instead of waiting in a collective or at the exit.
 
     raised      exit code 1      an exception left the `with` of this process
     stalled     exit code 124    a step of this process went over the deadline
-    told        exit code 75     it was another one; also when that one was killed
+    told        exit code 69     it was another one; also when that one was killed
+    saved       exit code 75     `sys.exit(75)` in all processes: start again later
+
+Only the last is an end that a launcher should follow with a new start for as long as it
+likes. (Where Python itself is stuck, `faulthandler` ends the process, with code 1.)
+
+The deadline counts all that is done within a step. Before a long save or evaluation
+call `guard.alive()`, or set `guard.deadline`.
 
 Cost: one sleeping thread a process, two in process 0. A step sends nothing.
 
@@ -26,6 +33,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import queue
 import secrets
 import socket
 import sys
@@ -35,20 +43,28 @@ import traceback
 import zlib
 from collections.abc import Iterable, Iterator
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, wait
+from multiprocessing.connection import (
+    Connection,
+    answer_challenge,
+    deliver_challenge,
+    wait,
+)
+from numbers import Real
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-RAISED, STALLED, TOLD = 1, 124, 75  # 75: a temporary failure, the fault is not here
+RAISED, STALLED, TOLD, SAVED = 1, 124, 69, 75  # 69: EX_UNAVAILABLE, 75: EX_TEMPFAIL
 SETTLE = 2.0  # seconds in which a process should say where it is
 MOMENT = 0.2  # seconds for an exception that is just being raised here too
+ARRIVAL = 30.0  # seconds in which process 0 should answer at the door
 PATIENCE = 4.0  # seconds after which whoever has bad news leaves without an answer
 WELL = "has come to the end"
 SILENT = "left without a word (was it killed?)"
 DEAF = "does not answer (is it suspended, or cut off?)"
+ABSENT = "has not reached the guard (did it fail before, or is process 0 not at {}?)"
 LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(jax.__file__), __file__)
 
 
@@ -72,6 +88,10 @@ def limit_collectives(seconds: int):
     On CPUs it raises an exception, on GPUs it ends the process. XLA reads this once, so
     call it before JAX looks for devices. Raises ValueError when it is too late.
     """
+    if not isinstance(seconds, int) or seconds < 1:
+        raise ValueError(
+            f"a limit of {seconds!r} seconds: pass a whole number from 1 on"
+        )
     if backend_started():
         raise ValueError(
             "JAX has looked for its devices: call limit_collectives before, at the top "
@@ -115,6 +135,8 @@ def assert_same_program(f, *args):
     ]
     text, problem = "", None
     try:
+        if not callable(f):
+            raise ValueError(f"{f!r} is no function: pass one, jitted or not")
         text = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).as_text()
     except Exception as error:
         problem = error
@@ -133,26 +155,72 @@ def assert_same_program(f, *args):
 # ------------------------------------------------------- what process 0 does for all
 
 
-def preside(door: Listener, count: int):
+def preside(door: socket.socket, card: list, count: int):
     """In process 0: hear how each process ends, and send all the verdict."""
     members: dict[Connection, int] = {}
-    while len(members) < count:
-        with contextlib.suppress(AuthenticationError, EOFError, OSError):
-            member = door.accept()
-            members[member] = member.recv()
-    door.close()
     news: dict[Connection, str] = {}
+    met: queue.SimpleQueue = queue.SimpleQueue()
     while len(news) < count and {*news.values()} <= {WELL}:
-        news |= {member: heard(member) for member in wait(members)}
-    by_number, verdict = sorted(members, key=members.get), []
+        arriving = len(members) < count
+        if arriving:
+            let_in(door, card[-1].encode(), met)
+            members |= dict(met.get() for _ in range(met.qsize()))
+        ready = wait(members, 0 if arriving else None)
+        news |= {member: heard(member) for member in ready}
+    door.close()
+    verdict = []
     if {*news.values()} != {WELL}:
         news = ask(members, news)
-        verdict = [f"process {members[member]} {news[member]}" for member in by_number]
-    for member in by_number[1:]:
+        absent = ABSENT.format(" or ".join(card[0]))
+        words = {members[member]: news[member] for member in members}
+        verdict = [f"process {i} {words.get(i, absent)}" for i in range(count)]
+    tell(members, verdict)
+
+
+def tell(members: dict[Connection, int], verdict: list[str]):
+    """Send the verdict to all, to process 0 last: when it is gone, JAX ends them."""
+    others = [member for member in members if members[member]]
+    for member in others:
         send(member, verdict)
     if verdict:
-        see_off(by_number[1:])  # JAX ends them when process 0 is gone
-    send(by_number[0], verdict)
+        see_off(others)
+    for member in members.keys() - others:
+        send(member, verdict)
+
+
+def let_in(door: socket.socket, key: bytes, met: queue.SimpleQueue):
+    """Let in one visitor, if there is one; who it is may take as long as it likes."""
+    with contextlib.suppress(OSError):
+        visitor, _ = door.accept()  # the door waits for a moment, not longer
+        visitor.setblocking(True)
+        member = Connection(visitor.detach())
+        threading.Thread(target=identify, args=(member, key, met), daemon=True).start()
+
+
+def identify(member: Connection, key: bytes, met: queue.SimpleQueue):
+    """Put a visitor who knows the key to the members, with its number."""
+    with contextlib.suppress(AuthenticationError, EOFError, OSError, ValueError):
+        deliver_challenge(member, key)
+        answer_challenge(member, key)
+        met.put((member, int(member.recv_bytes(9))))
+
+
+def reach(hosts: list[str], port: int, key: bytes) -> Connection:
+    """Return a line to process 0 at the first of the hosts where it is, or OSError."""
+    problems = []
+    for host in hosts:
+        try:
+            line = socket.create_connection((host, port), ARRIVAL)
+            line.setblocking(True)
+            member = Connection(line.detach())
+            if not member.poll(ARRIVAL):  # process 0 may be busy
+                raise TimeoutError("what listens there says nothing")
+            answer_challenge(member, key)
+            deliver_challenge(member, key)
+            return member
+        except (AuthenticationError, EOFError, OSError) as error:
+            problems.append(f"{host}: {error}")
+    raise OSError("; ".join(problems))
 
 
 def see_off(members: list[Connection]):
@@ -180,7 +248,7 @@ def ask(members: Iterable[Connection], news: dict) -> dict[Connection, str]:
 def heard(member: Connection) -> str:
     """Return what a process says, or that it is gone."""
     try:
-        return member.recv()
+        return json.loads(member.recv_bytes())
     except (EOFError, OSError):
         return SILENT
 
@@ -188,15 +256,15 @@ def heard(member: Connection) -> str:
 def send(member: Connection, words):
     """Send something, unless the other end is gone."""
     with contextlib.suppress(OSError):
-        member.send(words)
+        member.send_bytes(json.dumps(words).encode())
 
 
 # ----------------------------------------------------------------- what everybody does
 
 
 def agreed(card: list) -> list:
-    """Return the card of process 0 in every process: up to 500 characters of JSON."""
-    words = np.zeros(500, np.uint8)
+    """Return the card of process 0 in every process: up to 2000 characters of JSON."""
+    words = np.zeros(2000, np.uint8)
     text = json.dumps(card).encode()
     words[: len(text)] = np.frombuffer(text, np.uint8)
     words = np.asarray(multihost_utils.broadcast_one_to_all(words), np.uint8)
@@ -211,6 +279,25 @@ def whereabouts(frames: traceback.StackSummary) -> str:
     return f"{os.path.basename(last.filename)}, line {last.lineno}{code}"
 
 
+def own_names() -> list[str]:
+    """Return the names by which others may know this machine."""
+    known = os.environ.get("JAX_COORDINATOR_ADDRESS", "").rpartition(":")[0]
+    names = known.strip("[]"), socket.gethostname(), socket.getfqdn()
+    return [*dict.fromkeys(filter(None, names))]
+
+
+def open_door(count: int) -> socket.socket:
+    """Return a socket that listens at a free port, each time for a moment."""
+    door = socket.create_server(("", 0), backlog=max(count, 128))
+    door.settimeout(MOMENT)
+    return door
+
+
+def planned(error: BaseException) -> bool:
+    """Return whether this is no failure: an exit with 0, or after a save with 75."""
+    return isinstance(error, SystemExit) and error.code in (None, 0, SAVED)
+
+
 class Guard:
     """A block that all processes finish together, or leave together with the reason.
 
@@ -220,36 +307,56 @@ class Guard:
     def __init__(self, deadline: float, host: str | None = None):
         """Allow `deadline` seconds for each step, the first and its compiling included.
 
-        The others reach process 0 at `host`, by default the name of its machine. Raises
-        ValueError unless the deadline is positive.
+        The others reach process 0 at `host`, by default the name of its machine, short
+        or in full, or the host in JAX_COORDINATOR_ADDRESS. Raises ValueError unless the
+        deadline is positive.
         """
-        if not deadline > 0:
-            raise ValueError(f"a deadline of {deadline} seconds: pass more than 0")
+        if not isinstance(deadline, Real) or not deadline > 0:
+            raise ValueError(f"a deadline of {deadline!r} seconds: pass more than 0")
+        if not isinstance(host, str | None) or host == "":
+            raise ValueError(f"host={host!r}: pass a name or an address, or nothing")
         self.deadline, self.stopped = deadline, False
-        self._host = host or socket.gethostname()
+        self._hosts = [host] if host else own_names()
         self._code, self._ended = TOLD, threading.Event()
         self._words, self._step = "", ""
 
     def __enter__(self) -> "Guard":
-        """Meet the others: all processes come here."""
+        """Meet the others: all processes come here, within the deadline."""
         self._number, count = jax.process_index(), jax.process_count()
-        self._thread, key = threading.get_ident(), secrets.token_hex(16)
-        door = None
-        if self._number == 0:
-            door = Listener(("", 0), backlog=count, authkey=key.encode())
-        port = door.address[1] if door else 0
-        host, port, key = agreed([self._host, port, key])
-        if door:
-            self._start(preside, door, count)
+        self._thread = threading.get_ident()
         faulthandler.enable()  # when JAX aborts this process, it shows where it was
         self.alive()
-        try:
-            self._line = Client((host, port), authkey=key.encode())
-        except OSError as error:
-            self._leave([f"process {self._number} cannot reach {host}:{port}: {error}"])
-        self._line.send(self._number)
+        with self._entering():
+            door = open_door(count) if self._number == 0 else None
+            port = door.getsockname()[1] if door else 0
+            card = agreed([self._hosts, port, secrets.token_hex(16)])
+            if door:
+                self._start(preside, door, card, count)
+            try:
+                self._line = reach(card[0], card[1], card[2].encode())
+            except OSError as error:
+                words = f"process {self._number} cannot reach process 0 at port"
+                advice = "pass a name of its machine as host="
+                self._leave([f"{words} {card[1]} of {error}: {advice}"])
+        self._line.send_bytes(str(self._number).encode())
         self._start(self._watch)
         return self
+
+    @contextlib.contextmanager
+    def _entering(self) -> Iterator[None]:
+        """End this process unless it has met the others when the time is over."""
+        words = f"process {self._number} waited over {self.deadline:g} s for the others"
+        advice = "one has not come to `with Guard`: did it fail before?"
+
+        def late():
+            self._code = STALLED
+            self._leave([f"{words}: {advice}"])
+
+        clock = threading.Timer(self.deadline, late)
+        clock.daemon = True
+        clock.start()
+        yield
+        clock.cancel()
 
     def alive(self):
         """Begin a new step: from now on the clock runs anew."""
@@ -276,7 +383,7 @@ class Guard:
     def __exit__(self, kind, error, trace):
         """Wait until all are here; after an exception, see to it that all leave."""
         self.alive()
-        if error is None or (isinstance(error, SystemExit) and not error.code):
+        if error is None or planned(error):
             self._words = WELL
         else:
             said = " ".join(traceback.format_exception_only(error)[-1].split())
@@ -310,7 +417,7 @@ class Guard:
         """Tell process 0 that the time is over; if it has been told, leave alone."""
         if self._words not in ("", WELL):
             mine = f"process {self._number} {self._words}"
-            self._leave([mine, f"process 0 {DEAF}"])
+            self._leave([mine, f"process 0 {DEAF}"][: 1 + (self._number > 0)])
         if self._words == WELL:
             self._words = f"waited over {self.deadline:g} s at the end"
         else:

@@ -7,9 +7,11 @@ plain socket. Process 0 collects what each of them believes and sends all the ve
     report      id, count, host, versions, checksum of the script, complaints
     verdict     a list of sentences, the same in every process; empty if all is well
 
-Each process sends one line and waits at most `timeout` seconds, 10 by default. The
-meeting itself takes half a second more than the slowest process: that is how long
-process 0 looks out for a second process with the same id.
+Each process sends one line and waits at most `timeout` seconds, 300 by default, as JAX
+does: on a busy file system the last of many may start minutes after the first. After
+ten seconds those who wait say for whom. The meeting itself takes half a second more
+than the slowest process: that is how long process 0 looks out for a second process with
+the same id.
 
     python preflight.py                            a meeting of one
     srun -n 4 python preflight.py                  a meeting of four
@@ -28,6 +30,7 @@ import json
 import os
 import platform
 import re
+import selectors
 import socket
 import sys
 import time
@@ -38,6 +41,8 @@ from pathlib import Path
 import jax
 
 SETTLE = 0.5  # seconds in which nobody else may come once all are there
+EARLY = 10.0  # seconds after which we say for whom we wait
+LONGEST = 1 << 16  # bytes of a report
 
 
 def from_slurm(env: dict) -> dict:
@@ -84,16 +89,23 @@ def complete(given: dict, env: dict) -> dict:
             f"nothing tells {', '.join(missing)}: start the script with srun, mpirun "
             f"or launch/local.py, or pass {missing[0]}=..."
         )
+    for name in ("num_processes", "process_id"):
+        if not isinstance(found[name], int):
+            raise ValueError(f"{name} is {found[name]!r}: pass a whole number")
     if not 0 <= found["process_id"] < found["num_processes"]:
         raise ValueError(
             f"process_id is {found['process_id']}, but num_processes is "
             f"{found['num_processes']}: ids go from 0 to num_processes - 1"
         )
-    if not re.fullmatch(r".+:\d+", found["coordinator_address"]):
-        raise ValueError(
-            f"coordinator_address is {found['coordinator_address']!r}: pass host:port"
-        )
+    check_address(found["coordinator_address"])
     return {name: found[name] for name in given}
+
+
+def check_address(address: str):
+    """Raise ValueError unless this is a host and a port."""
+    parts = re.fullmatch(r".+:(\d{1,5})", address) if isinstance(address, str) else None
+    if not parts or not 0 < int(parts[1]) < 1 << 16:
+        raise ValueError(f"coordinator_address is {address!r}: pass host:port")
 
 
 def backend_started() -> bool:
@@ -164,8 +176,8 @@ def judge_counts(reports: list[dict]) -> list[str]:
     """Say which processes disagree with process 0 about their number."""
     count = reports[0]["count"]
     return [
-        f"process {other['id']} on {other['host']} believes in {other['count']} "
-        f"processes, process 0 in {count}: give all the same num_processes"
+        f"process {other['id']} on {other['host']} was told of {other['count']} "
+        f"processes, process 0 of {count}: give all the same num_processes"
         for other in reports[1:]
         if other["count"] != count
     ]
@@ -228,34 +240,114 @@ def judge(reports: list[dict]) -> list[str]:
     return found
 
 
-def hear(visitor: socket.socket) -> dict | None:
-    """Read the report of a visitor; None if it is none of ours."""
-    visitor.settimeout(1.0)
-    with contextlib.suppress(OSError, ValueError), visitor.makefile("rb") as words:
-        said = json.loads(words.readline(1 << 16))
-        return said if isinstance(said, dict) and "complaints" in said else None
+def is_report(said) -> bool:
+    """Return whether a process could have sent this: the fields and types of ours."""
+    types = {"id": int, "count": int, "host": str, "loopback": bool, "Python": str}
+    types |= {"JAX": str, "jaxlib": str, "script": int | None, "complaints": list}
+    return (
+        isinstance(said, dict)
+        and said.keys() == types.keys()
+        and all(isinstance(said[name], kind) for name, kind in types.items())
+        and all(isinstance(words, str) for words in said["complaints"])
+        and 0 <= said["id"] < said["count"] < 1 << 24
+    )
+
+
+def is_verdict(said) -> list[str]:
+    """Return a verdict, or raise ValueError if this is none."""
+    if isinstance(said, list) and all(isinstance(words, str) for words in said):
+        return printable(said)
+    raise ValueError("no verdict")
+
+
+def printable(said):
+    """Return what was said without characters that would steer a terminal."""
+    if isinstance(said, str):
+        return "".join(c if c.isprintable() else "?" for c in said[:500])
+    if isinstance(said, list):
+        return [printable(one) for one in said[:20]]
+    return said
+
+
+def understood(line: bytes) -> dict | None:
+    """Return the report that a line holds, or None if it is none of ours."""
+    with contextlib.suppress(ValueError, RecursionError):
+        said = json.loads(line)
+        if is_report(said):
+            return {name: printable(value) for name, value in said.items()}
     return None
+
+
+def hear(visitor: socket.socket, words: bytearray) -> bool:
+    """Add what a visitor has said by now to `words`; return whether that is all."""
+    try:
+        more = visitor.recv(LONGEST)
+    except OSError:
+        more = b""
+    words += more
+    return not more or b"\n" in more or len(words) > LONGEST
+
+
+def missing_ids(reports: list[dict]) -> list[str]:
+    """Return the ids that have not come."""
+    there = {one["id"] for one in reports}
+    count = max(one["count"] for one in reports)
+    return [str(number) for number in range(count) if number not in there]
+
+
+class Reminder:
+    """Say once on stderr, when `EARLY` is over, for whom we wait."""
+
+    def __init__(self):
+        """Start the clock."""
+        self.end = time.monotonic() + EARLY
+
+    def left(self) -> float:
+        """Return the seconds until it is time; many once it was said."""
+        return max(self.end - time.monotonic(), 0)
+
+    def say(self, words: str):
+        """Say it if it is time."""
+        if not self.left():
+            self.end = float("inf")
+            sys.stderr.write(f"preflight, after {EARLY:g} s: {words}; waiting on\n")
+            sys.stderr.flush()
+
+
+def finished(door: selectors.BaseSelector, server: socket.socket, seconds: float):
+    """Attend to all who come or speak; yield those who are done, and their reports."""
+    for key, _ in door.select(seconds):
+        if key.fileobj is not server:
+            if hear(key.fileobj, key.data):
+                door.unregister(key.fileobj)
+                yield key.fileobj, understood(bytes(key.data))
+            continue
+        with contextlib.suppress(OSError):
+            visitor, _ = server.accept()
+            visitor.setblocking(False)  # who says nothing holds nobody up
+            door.register(visitor, selectors.EVENT_READ, bytearray())
 
 
 def gather_reports(
     server: socket.socket, mine: dict, deadline: float
 ) -> tuple[list, list]:
-    """Receive reports until all came, or `deadline`; return them and the visitors."""
-    reports, visitors = [mine], []
-    while time.monotonic() < deadline:
-        expected = max(one["count"] for one in reports)
-        all_came = len({one["id"] for one in reports}) == expected
-        left = deadline - time.monotonic()
-        server.settimeout(max(min(left, SETTLE if all_came else left), 0.01))
-        try:
-            visitor, _ = server.accept()
-        except TimeoutError:
-            break
-        said = hear(visitor)
-        visitors.append(visitor)
-        reports += [said] if said else []
+    """Receive reports until all came, or `deadline`; return them and who sent them."""
+    reports, visitors, reminder = [mine], [], Reminder()
+    with selectors.DefaultSelector() as door:
+        server.setblocking(False)
+        door.register(server, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            for visitor, said in finished(door, server, min(left, reminder.left())):
+                visitors.append(visitor)
+                reports += [said] if said else []
+            if absent := missing_ids(reports):
+                reminder.say(f"processes {', '.join(absent[:20])} have not come yet")
+            else:
+                deadline = min(deadline, time.monotonic() + SETTLE)
+        strangers = [key.fileobj for key in door.get_map().values()]
+        strangers.remove(server)
     others = sorted(reports[1:], key=lambda one: (one["id"], one["host"]))
-    return [mine, *others], visitors
+    return [mine, *others], [*visitors, *strangers]
 
 
 def receive(port: int, mine: dict, deadline: float) -> list[str]:
@@ -273,19 +365,22 @@ def receive(port: int, mine: dict, deadline: float) -> list[str]:
         ]
     with server, contextlib.ExitStack() as stack:
         reports, visitors = gather_reports(server, mine, deadline)
-        verdict = judge(reports)
+        verdict, end = judge(reports), time.monotonic() + 2 * SETTLE
         for visitor in visitors:
             stack.enter_context(visitor)
             with contextlib.suppress(OSError):
+                visitor.settimeout(max(end - time.monotonic(), 0.01))
                 visitor.sendall(json.dumps(verdict).encode() + b"\n")
-                visitor.settimeout(1.0)
+        for visitor in visitors:
+            with contextlib.suppress(OSError):
+                visitor.settimeout(max(end - time.monotonic(), 0.01))
                 visitor.recv(1)  # who closes first keeps the port busy: not us
     return verdict
 
 
 def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
     """In another process: hand in the report, and return the verdict."""
-    where, problem = f"{host}:{port}", "nothing listens at {}"
+    where, problem, reminder = f"{host}:{port}", "nothing listens at {}", Reminder()
     while time.monotonic() < deadline:
         left = max(deadline - time.monotonic(), 0.01)
         try:
@@ -294,16 +389,18 @@ def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
                 meeting.settimeout(left + 2 * SETTLE)  # process 0 may have come later
                 meeting.sendall(json.dumps(mine).encode() + b"\n")
                 with meeting.makefile("rb") as words:
-                    return json.loads(words.readline())
+                    return is_verdict(json.loads(words.readline(LONGEST)))
         except TimeoutError:
             problem = problem.replace("nothing listens", "nothing answers")
         except (OSError, ValueError):
             time.sleep(0.05)
+        reminder.say(problem.format(where))
     advice = (
         "see whether process 0 was started there, and whether a firewall is between"
     )
     if is_loopback(host):
-        advice = "this address stays on the machine: pass one that others can reach"
+        advice = "this address stays on the machine: if process 0 is on another, pass "
+        advice += "one that others can reach; else see whether it was started"
     return [f"{problem.format(where)}: {advice}", *mine["complaints"]]
 
 
@@ -311,7 +408,7 @@ def cleared(
     coordinator_address: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
-    timeout: float = 10.0,
+    timeout: float = 300.0,
 ) -> dict:
     """Return the arguments for `jax.distributed.initialize`, once all is well.
 
@@ -320,6 +417,8 @@ def cleared(
     should call it within `timeout` seconds. Raises ValueError if it cannot know who it
     is, RuntimeError with the whole verdict if something is wrong.
     """
+    if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise ValueError(f"timeout is {timeout!r}: pass seconds, more than 0")
     given = {
         "coordinator_address": coordinator_address,
         "num_processes": num_processes,
@@ -347,7 +446,7 @@ def main():
     """Meet the other processes, or nobody, and say how many came."""
     env = dict(os.environ)
     if from_open_mpi(env) or from_slurm(env):
-        arguments = cleared()
+        arguments = cleared(timeout=60)  # to try it, nobody loads anything before
     else:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]

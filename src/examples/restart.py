@@ -11,10 +11,14 @@ its random numbers from `fold_in(key, number)`, so that a step done twice does t
 
     state = train(step, state, steps=1000, folder="checkpoints", every=100)
 
-A kill loses what came after the last save. SIGTERM to any process loses nothing: all
-save after the same step and exit with 75, which tells the launcher to start again. The
-new start may have other processes and another mesh: the state given says where the
-arrays are to lie, and each process reads its own parts.
+A kill loses what came after the last save, and so does Ctrl-C. SIGTERM to a process
+that has called `jax.distributed.initialize` loses nothing, if a step and a save fit
+into the time that is left: all save after the same step and exit with 75, which tells
+the launcher to start again. The new start may have other processes and another mesh:
+the state given says where the arrays are to lie, and each process reads its own parts.
+
+Process 0 locks the folder, so that a second job gets an error at once and neither loses
+a step. The lock is the kernel's: it ends with the process, also after `kill -9`.
 
 Cost: a save blocks until the state is copied, then goes on behind the training; each
 part is written once, by one of the processes that hold it. Beside it stay the last two.
@@ -26,8 +30,16 @@ Copy this file alone: it needs JAX and Orbax (orbax-checkpoint).
 """
 
 import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import socket
 import sys
 import tempfile
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +52,16 @@ from jax import Array
 from jax.experimental import multihost_utils
 
 AGAIN = 75  # the exit code EX_TEMPFAIL: nothing is wrong, start me again
+LEASE = 120.0  # seconds in which a file server forgets the locks of a dead machine
+NO_LOCKS = errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP
+DAMAGE = r"(NOT_FOUND|DATA_LOSS|OUT_OF_RANGE|FAILED_PRECONDITION|INVALID_ARGUMENT): "
+BROKEN = (
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    json.JSONDecodeError,
+    UnicodeDecodeError,
+)
 
 
 class Preempted(SystemExit):
@@ -62,12 +84,14 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
 
     Raises:
         Preempted: when SIGTERM came to a process, after all have saved.
-        ValueError: when something in the state is not an array, or the folder holds
-            another model, more steps, or a damaged checkpoint.
+        ValueError: when something in the state is not an array, or the folder is in use
+            or holds another model, more steps, or a damaged checkpoint.
     """
-    if steps < 0 or every < 1:
-        raise ValueError(f"steps={steps}, every={every}: pass at least 0 and 1")
+    check_counts(steps, every)
+    check_types(step, folder)
     arrays_of(state)
+    lock, stop = Path(folder).resolve() / "lock", False
+    held = hold(lock)
     checkpoints = open_folder(folder)
     first, state = resume(checkpoints, state)
     if first > steps:
@@ -78,10 +102,103 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
         if stop or number % every == 0 or number == steps:
             start_saving(checkpoints, number, state)
         if stop:
-            checkpoints.close()
-            raise Preempted(AGAIN)
+            break
     checkpoints.close()  # waits until the last save is complete
+    release(lock, held)
+    if stop:
+        raise Preempted(AGAIN)
     return state
+
+
+def check_counts(steps: int, every: int):
+    """Raise ValueError unless these can be counts of steps."""
+    for name, count, least in ("steps", steps, 0), ("every", every, 1):
+        if not isinstance(count, int | np.integer) or count < least:
+            raise ValueError(f"{name}={count!r}: pass an integer of at least {least}")
+
+
+def check_types(step: Callable, folder: str | Path):
+    """Raise ValueError unless these are a function and a path."""
+    if not callable(step) or not isinstance(folder, str | os.PathLike):
+        words = f"step={step!r}, folder={folder!r}"
+        raise ValueError(f"{words}: pass a function and a path")
+
+
+def hold(lock: Path) -> int | None:
+    """Lock a file until `release` or the end of process 0, or raise ValueError.
+
+    Call it in all processes; process 0 gets the descriptor of the file.
+    """
+    held, problem = None, ""
+    if jax.process_index() == 0:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held, problem = acquire(lock)
+        except OSError as error:
+            problem = f"cannot write to {lock.parent}: {error}"
+    words = np.zeros(1000, np.uint8)
+    text = np.frombuffer(problem.encode()[:1000], np.uint8)
+    words[: text.size] = text
+    words = np.asarray(multihost_utils.broadcast_one_to_all(words), np.uint8)
+    if words[0]:
+        raise ValueError(words.tobytes().rstrip(b"\0").decode(errors="replace"))
+    return held
+
+
+def acquire(lock: Path) -> tuple[int | None, str]:
+    """Lock a file and write into it who we are; or return in words who else has it."""
+    me = {"host": socket.gethostname(), "pid": os.getpid()}
+    me |= {"job": os.environ.get("SLURM_JOB_ID", "none")}
+    me |= {"since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    end = time.monotonic() + LEASE
+    while (held := locked(lock)) is None:
+        other = whose(lock)
+        again = other["job"] == me["job"] != "none" and other["host"] != me["host"]
+        if not again or time.monotonic() > end:  # else this job's former, dead machine
+            who = "process {pid} on {host}, job {job}, since {since}".format(**other)
+            problem = f"{lock.parent} is in use by {who}"
+            return None, f"{problem}: end that one, or pass another folder"
+        time.sleep(1)
+    os.ftruncate(held, 0)
+    os.pwrite(held, json.dumps(me).encode(), 0)
+    return held, ""
+
+
+def whose(lock: Path) -> dict:
+    """Return what a lock tells of its holder, which may not have written it yet."""
+    unknown = dict.fromkeys(("host", "pid", "job", "since"), "?")
+    with contextlib.suppress(ValueError, TypeError, FileNotFoundError):
+        return unknown | json.loads(lock.read_bytes())
+    return unknown
+
+
+def locked(lock: Path) -> int | None:
+    """Return a file that is locked from now on, or None if another process has it."""
+    held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # over NFS, too
+        same = lock.exists() and os.path.samestat(os.fstat(held), lock.stat())
+    except (BlockingIOError, PermissionError):
+        os.close(held)
+        return None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        words = f"the file system of {lock.parent} has no locks ({error})"
+        warnings.warn(f"{words}: let no other job use the folder", stacklevel=2)
+        return held
+    if not same:  # whoever had it has removed it meanwhile
+        os.close(held)
+        return locked(lock)
+    return held
+
+
+def release(lock: Path, held: int | None):
+    """Give a folder back; when it returns in one process, the folder is free."""
+    if held is not None:
+        lock.unlink(missing_ok=True)
+        os.close(held)
+    multihost_utils.sync_global_devices("the folder is free")
 
 
 def open_folder(folder: str | Path) -> ocp.CheckpointManager:
@@ -105,7 +222,7 @@ def start_saving(checkpoints: ocp.CheckpointManager, number: int, state: Any):
 
 
 def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
-    """Return the newest checkpoint's number, and its state in the layout of `state`.
+    """Return the newest checkpoint's number, and its state, sharded as `state`.
 
     Without a checkpoint return 0 and `state`. Raises ValueError for the checkpoint of
     another model, or one that is damaged.
@@ -115,16 +232,18 @@ def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
         return 0, state
     wanted = arrays_of(state)
     where = f"checkpoint {number} of {checkpoints.directory}"
-    with whole(where):
-        found = checkpoints.item_metadata(number).tree
-        found = {name: describe(leaf) for name, leaf in found.items()}
+    with whole(checkpoints, number):
+        metadata = checkpoints.item_metadata(number)
+        if metadata is None:
+            raise FileNotFoundError("the names of its arrays are missing")
+    found = {name: describe(leaf) for name, leaf in metadata.tree.items()}
     check_model(found, {name: describe(leaf) for name, leaf in wanted.items()}, where)
-    layout = {
+    shardings = {
         name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
         for name, leaf in wanted.items()
     }
-    with whole(where):
-        arrays = checkpoints.restore(number, args=ocp.args.StandardRestore(layout))
+    with whole(checkpoints, number):
+        arrays = checkpoints.restore(number, args=ocp.args.StandardRestore(shardings))
     leaves = [arrays[name] for name in wanted]
     return number, jax.tree.unflatten(jax.tree.structure(state), leaves)
 
@@ -138,6 +257,8 @@ def latest(checkpoints: ocp.CheckpointManager) -> int:
 def arrays_of(state: Any) -> dict[str, Array]:
     """Return the arrays of a tree by name, or raise ValueError for other leaves."""
     leaves, _ = jax.tree.flatten_with_path(state)
+    if not leaves:
+        raise ValueError("the state has no arrays: there is nothing to save")
     arrays = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
     for name, leaf in arrays.items():
         if not isinstance(leaf, Array):
@@ -173,14 +294,31 @@ def check_model(found: dict[str, str], wanted: dict[str, str], where: str):
 
 
 @contextlib.contextmanager
-def whole(where: str) -> Iterator[None]:
-    """Turn whatever reading raises into a ValueError that says what to do."""
+def whole(checkpoints: ocp.CheckpointManager, number: int) -> Iterator[None]:
+    """Turn what tells of damage into a ValueError that says what to do.
+
+    Whatever else reading raises is raised as it is, with a note: a checkpoint that
+    cannot be read now, for want of rights, memory or a network, is not damaged.
+    """
+    where = f"checkpoint {number} of {checkpoints.directory}"
     try:
         yield
-    except Exception as error:
-        raise ValueError(
-            f"{where} is damaged: remove it, to go on from the one before it"
-        ) from error
+    except (OSError, ValueError, RuntimeError, MemoryError) as error:
+        if not is_damage(error):
+            note = "nothing says that it is damaged: remove nothing, mend the cause"
+            error.add_note(f"{where} could not be read; {note}, and start again")
+            raise
+        before = max((n for n in checkpoints.all_steps() if n < number), default=None)
+        rest = f"to go on from checkpoint {before}, which is there"
+        if before is None:
+            rest = "to begin anew, for there is no other"
+        raise ValueError(f"{where} is damaged: remove it, {rest}") from error
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an error of reading can only come from what the files hold."""
+    status = isinstance(error, ValueError) and re.match(DAMAGE, str(error))
+    return isinstance(error, BROKEN) or bool(status)
 
 
 def preempted(number: int) -> bool:

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,7 +39,8 @@ def said(text, what=r"process \d.*"):
 
 
 def hello(processes, devices):
-    words = f"{devices} of {processes * devices} devices, and the sum is right"
+    words = f"{devices} of {processes * devices} devices on {socket.gethostname()}, "
+    words += "cpu, cpu, and the sum is right"
     return [f"process {i} of {processes}: {words}" for i in range(processes)]
 
 
@@ -114,7 +116,7 @@ def test_the_check_names_a_wrong_start_in_every_process(folder, submit, wrong, w
     if wrong:
         line = line.replace("srun ", f"srun sh -c '{wrong} ") + "'"
     file.write_text("\n".join([*lines, line, ""]))
-    state, output = submit(home, "--time=1", file.name)  # JAX would take five minutes
+    state, output = submit(home, "--time=2", file.name)  # JAX would take five minutes
     ready = [f"process {number} of 8: ready" for number in range(8)]
     expected = ("FAILED", []) if words else ("COMPLETED", ready)
     assert (state, said(output)) == expected, output
