@@ -4,6 +4,7 @@
 Both take turns on eight simulated devices, in a mesh of 2 x 4 with Auto axes. Beside
 the time stand the words that a device sends, in n^2 / sqrt(P), predicted and counted,
 the temporaries of both, in blocks of n^2 / P words, and how long `solve` compiles.
+A second table has the growth of U on four meshes, and with LAPACK's pivots.
 
     JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
         python benchmarks/bench_lu.py
@@ -17,22 +18,23 @@ from time import perf_counter
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jax.sharding import AxisType
 from scalapack_mpi import X, Y, scaled_residual, system
 from timing import DOCS, keep, race, rounded
 
 from examples.communication import measure
-from examples.lu import STAGES, lu_factor, plan, solve
+from examples.lu import in_order, lu_factor, plan, solve, windows
 
 SIZES = 1024, 2048, 4096
 RESULTS = DOCS / "algorithms/data/lu.csv"
+GROWTH = DOCS / "algorithms/data/lu_growth.csv"
 
 
 def predicted(n):
     """Return the words of a factorisation in n^2 / sqrt(P), as the page has them."""
     steps, width = plan(n)
-    windows = min(STAGES, steps // 4)
-    panels = (1 + 1 / windows) * (1 - 1 / Y) / (2 * X)
+    panels = (1 + 1 / len(windows(steps, X))) * (1 - 1 / Y) / (2 * X)
     rows = 3 * (1 - 1 / X) / Y
     tournaments = (X - 1) * (width + 1) / n
     return (panels + rows + tournaments) * math.sqrt(X * Y)
@@ -42,7 +44,7 @@ def compile_seconds(*args):
     """Return how long `solve` takes to compile, from nothing."""
     jax.clear_caches()
     start = perf_counter()
-    compiled = solve.lower(*args).compile()
+    compiled = jax.jit(solve).lower(*args).compile()
     return perf_counter() - start, len(compiled.as_text())
 
 
@@ -85,8 +87,46 @@ LINE = (
 )
 
 
+def growth(upper, a):
+    """Return the largest element of U, in units of the largest of A."""
+    return np.abs(np.triu(upper)).max() / np.abs(a).max()
+
+
+def in_steps(factors):
+    """Return the packed factors in the order of elimination."""
+    shape, steps = jax.sharding.get_abstract_mesh().shape, len(factors.rows)
+    places = np.arange(factors.rows.size)
+    row, column = (
+        np.asarray(in_order(places.reshape(shape[axis], -1), steps)).ravel()
+        for axis in "xy"
+    )
+    return np.asarray(factors.lu)[np.ix_(row, column)]
+
+
+def grow(shape, n, seeds=range(5)):
+    """Return a line on how U grows with these pivots and with LAPACK's: means."""
+    mesh = jax.make_mesh(shape, ("x", "y"), (AxisType.Auto,) * 2)
+    matrices = [np.random.default_rng(seed).standard_normal((n, n)) for seed in seeds]
+    with jax.set_mesh(mesh):
+        ours = [growth(in_steps(lu_factor(a)), a) for a in matrices]
+    theirs = [growth(scipy.linalg.lu_factor(a)[0], a) for a in matrices]
+    line = {"mesh": "x".join(map(str, shape)), "n": n, "seeds": len(seeds)}
+    most = {"most": max(ours), "most_lapack": max(theirs)}
+    return line | {"growth": np.mean(ours), "lapack": np.mean(theirs)} | most
+
+
+def growths():
+    """Measure how the elements of U grow, and write it for the page."""
+    lines = []
+    for shape in (1, 8), (2, 4), (4, 2), (8, 1):
+        for n in 64, 256, 1024:
+            lines.append(rounded(grow(shape, n)))
+            print(lines[-1], flush=True)
+    keep(GROWTH, lines)
+
+
 def main():
-    """Print the table, and write it with the place and the day for the page."""
+    """Print the tables, and write them with the place and the day for the page."""
     jax.config.update("jax_enable_x64", True)
     print(HEAD)
     lines = []
@@ -98,6 +138,7 @@ def main():
                 print(LINE.format(**line), flush=True)
                 lines.append(line)
     keep(RESULTS, lines)
+    growths()
 
 
 if __name__ == "__main__":

@@ -56,8 +56,10 @@ extensions = [
     "svgmath",
 ]
 nitpick_ignore = [  # names that the kept inventories do not have
+    ("py:class", "_queue.SimpleQueue"),
     ("py:class", "multiprocessing.connection.Connection"),
     ("py:class", "orbax.checkpoint.checkpoint_manager.CheckpointManager"),
+    ("py:class", "selectors.BaseSelector"),
 ]
 intersphinx_mapping = {  # kept here, so that no build asks for them
     "jax": ("https://docs.jax.dev/en/latest", "_inventories/jax.inv"),

@@ -192,6 +192,63 @@ def test_the_tolerance_is_kept_and_a_tighter_one_takes_more_turns():
     assert (taken[0][1:] < taken[1][1:]).all()
 
 
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_numbers_whose_squares_do_not_fit_are_solved_and_judged(scale):
+    """The squares of 1e-25 are 0 in float32, and those of 1e25 infinite."""
+    a, b = systems()
+    b = (scale * b).astype(np.float32)
+    with devices():
+        x, turns = CG(*put((a, b)))
+        far = np.asarray(residuals(*put((a, 0 * b, b))))
+    assert (np.asarray(turns) > 0).all()
+    np.testing.assert_allclose(
+        np.asarray(x) / scale, exact(a, b / scale), rtol=1e-3, atol=1e-3
+    )
+    np.testing.assert_allclose(far / scale, np.linalg.norm(b / scale, axis=1), 1e-5)
+
+
+def test_no_number_is_not_taken_for_a_solution():
+    a, b = systems()
+    b[3, 5] = np.nan
+    with devices():
+        x = np.asarray(CG(*put((a, b)))[0])
+    assert np.isnan(x).any(axis=1).tolist() == [i == 3 for i in range(8)]
+
+
+@each_kind
+def test_arguments_can_be_shared_by_all_problems(kind):
+    a, b = systems(24)
+    with devices(kind=kind):
+        one = independently(jnp.linalg.solve, shared=1)
+        np.testing.assert_allclose(one(a[0], b), exact(a[:1], b), rtol=1e-3, atol=1e-3)
+        assert is_split(one(a[0], b), "batch")
+
+
+@each_kind
+def test_numpy_and_narrow_types_are_solved_under_strict_promotion(kind):
+    a, b = systems(8)
+    with devices((4, 2), kind=kind), jax.numpy_dtype_promotion("strict"):
+        x = solve_batch(a, b.astype(jnp.bfloat16))
+        assert x.dtype == np.float32
+        np.testing.assert_allclose(x, exact(a, b), rtol=0.1, atol=0.1)
+        y = independently(conjugate_gradients, "x")(a, b)[0]
+        np.testing.assert_allclose(y, exact(a, b), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "tolerance", "complaint"),
+    [
+        (np.eye(3), np.ones(4), 1e-5, r"a \(3, 3\) and b \(4,\) are no system"),
+        (np.eye(3), [1.0] * 3, 1e-5, "and b list are no system"),
+        (np.eye(3), np.ones(3), -1.0, "a tolerance of -1.0: take a number"),
+        (np.eye(3), np.ones(3), math.nan, "a tolerance of nan: take a number"),
+    ],
+)
+def test_one_system_and_its_tolerance_are_checked(a, b, tolerance, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        conjugate_gradients(a, b, tolerance)
+
+
 def test_the_tolerance_is_relative_to_the_right_hand_side():
     a, b = systems()
     with devices():

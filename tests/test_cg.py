@@ -121,14 +121,15 @@ def test_a_step_reduces_once():
     with devices():
         inside, outside = loops(measure(solver(), put(field())))
         assert [c.bytes for c in inside] == [3 * 4]
-        assert [c.bytes for c in outside] == [3 * 4, 2 * 4]  # before and after
+        largest, before, steps, after = 4, 3 * 4, 4, 2 * 4
+        assert [c.bytes for c in outside] == [largest, before, steps, after]
 
 
 def test_s_steps_reduce_once():
     with devices():
         inside, outside = loops(measure(s_step(3), put(field())))
         assert [c.bytes for c in inside] == [(2 * (3 + 1)) ** 2 * 4]
-        assert [c.bytes for c in outside] == [4, 4]
+        assert [c.bytes for c in outside] == [4, 4, 4, 2 * 4]
 
 
 def test_a_preconditioner_saves_steps_and_changes_nothing_else():
@@ -195,6 +196,28 @@ def test_the_gradient_is_another_solution(kind):
         agree(along, expected, 1e-4)
 
 
+def test_several_steps_have_the_same_gradient():
+    b, v = put_here = field(), field(1)
+    expected = np.linalg.solve(matrix() / 9, v.ravel())
+    with devices():
+        b, v = put(put_here)
+        gradient = jax.jit(jax.grad(lambda b: (s_step(3)(9 * b).x * v).sum()))(b)
+        agree(gradient, expected, 1e-4)
+
+
+def test_a_gradient_reaches_the_matrix():
+    b, d = field(), 2 + field(1) ** 2
+
+    def both(b, d):
+        one = cg(lambda v: d * v, b, AXES).x
+        return one + s_step_cg(repeat(lambda v: d * v / 9), b / 9, AXES, 2).x
+
+    with devices():
+        program = by_block(both, BLOCKS)
+        gradient = jax.jit(jax.grad(lambda d: program(put(b), d).sum()))(put(d))
+        agree(gradient, -2 * b / d**2, 1e-3)
+
+
 def test_a_right_hand_side_of_zeros_takes_no_step():
     with devices():
         zeros = put(np.zeros((N, N), np.float32))
@@ -202,6 +225,81 @@ def test_a_right_hand_side_of_zeros_takes_no_step():
             x, iterations, residual = solve(zeros)
             assert not np.any(x)
             assert (iterations, residual) == (0, 0)
+
+
+BOTH = {"cg": solver, "s-step": lambda: s_step(3)}
+each_solver = pytest.mark.parametrize("make", BOTH.values(), ids=BOTH)
+
+
+@each_solver
+@pytest.mark.parametrize("scale", [1e25, 1e-25, 1e37, 1e-34], ids="{:g}".format)
+def test_large_and_small_numbers_are_solved_like_others(make, scale):
+    b = field() * np.float32(scale)
+    with devices():
+        x, iterations, residual = make()(put(b))
+        assert 10 < iterations < 60
+        assert 0 < residual <= 1e-5
+        agree(x / scale, np.linalg.solve(matrix(), field().ravel().astype(float)), 1e-4)
+
+
+@each_solver
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_one_number_that_is_none_is_no_success(make, bad):
+    b = field()
+    b[-1, -1] = bad  # on one device of eight
+    with devices():
+        for wrong in b, np.full_like(b, bad):
+            x, iterations, residual = make()(put(wrong))
+            assert (iterations, np.isnan(residual)) == (0, True)
+            assert np.isnan(x).any()
+
+
+@pytest.mark.parametrize("weight", [0, np.inf, np.nan])
+def test_a_matrix_with_no_solution_is_no_success(weight):
+    spread = 3 + field(1) ** 2
+    spread[0, 0] = weight
+
+    def run(b, d):
+        one = cg(lambda v: d * v, b, AXES)
+        other = s_step_cg(repeat(lambda v: d * v), b, AXES, 2)
+        return one.residual, other.residual
+
+    with devices():
+        program = by_block(run, (jax.P(), jax.P()))
+        for residual in program(put(field()), put(spread)):
+            assert not residual <= 1e-5
+
+
+@pytest.mark.parametrize(("size", "weight"), [(1e38, 1e-3), (1e-30, 1e20)])
+def test_a_solution_that_its_type_cannot_hold_is_no_success(size, weight):
+    def run(b):
+        one = cg(lambda v: np.float32(weight) * v, b, AXES)
+        return one.residual, s_step_cg(
+            repeat(lambda v: v * weight), b, AXES, 1
+        ).residual
+
+    with devices():
+        b = np.full((N, N), size, np.float32)
+        for residual in by_block(run, (jax.P(), jax.P()))(put(b)):
+            assert not residual <= 1e-5
+
+
+@each_solver
+def test_the_residual_is_that_of_the_result(make):
+    """Not of the recurrence, which goes on falling where rounding stops the rest."""
+    b = field()
+    with devices():
+        x, _, residual = by_block(
+            (lambda b: cg(stencil, b, AXES, stop=Stop(0, 300)))
+            if make is solver
+            else lambda b: s_step_cg(
+                repeat(lambda v: stencil(v) / 9), b / 9, AXES, 3, Stop(0, 300)
+            )
+        )(put(b))
+    rest = b.ravel() - matrix() @ np.asarray(x, float).ravel()
+    true = np.linalg.norm(rest) / np.linalg.norm(b)
+    assert 1e-9 < true < 1e-5
+    np.testing.assert_allclose(residual, true, rtol=0.5, atol=1e-7)
 
 
 def test_no_definite_matrix_is_no_endless_loop():
@@ -257,7 +355,17 @@ def test_lanczos_finds_the_outer_eigenvalues(mesh):
 def test_lanczos_reduces_once_a_step():
     with devices():
         program = measure(tridiagonal(7, lambda v: 2 * v), put(field()))
-        assert program.counts == {"all-reduce": 7 + 1}
+        assert program.counts == {"all-reduce": 7 + 2}
+
+
+@pytest.mark.parametrize("scale", [1e25, 1e-25], ids="{:g}".format)
+def test_lanczos_takes_a_vector_of_any_length(scale):
+    with devices():
+        usual, scaled = (
+            values(*tridiagonal(9)(put(field() * np.float32(size))))
+            for size in (1, scale)
+        )
+        np.testing.assert_allclose(usual, scaled, rtol=1e-4)
 
 
 def test_lanczos_of_an_eigenvector_stops_growing():
@@ -280,6 +388,20 @@ def test_lanczos_of_an_eigenvector_stops_growing():
         (lambda b: s_step_cg(repeat(stencil), b, AXES, 0), "s = 0 for b of float32"),
         (lambda b: s_step_cg(repeat(stencil), b * 1j, AXES, 2), "pass s >= 1 and real"),
         (lambda b: lanczos(stencil, b, AXES, 0), "0 steps give no matrix"),
+        (lambda b: cg(stencil, b, ("x", "w")), r"no axis \['w'\] here: call it"),
+        (lambda b: cg(stencil, [1.0], AXES), "b is list: pass floating-point"),
+        (
+            lambda b: cg(stencil, b, AXES, stop=Stop(float("nan"))),
+            r"Stop\(tol=nan, .*pass numbers",
+        ),
+        (
+            lambda b: cg(lambda v: v[:2], b, AXES),
+            r"matvec makes float32\[2, 6\] of float32\[12, 6\]: return a block",
+        ),
+        (
+            lambda b: cg(stencil, b, AXES, lambda r: r.sum()),
+            r"precondition makes float32\[\] of float32\[12, 6\]",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, words):

@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,9 @@ from examples.cholesky import (
     cho_factor,
     cho_solve,
     order,
+    place,
     plan_elimination,
+    positions,
 )
 from examples.communication import measure
 
@@ -176,7 +179,7 @@ def test_one_element_of_each_pair_is_read():
         turn = np.argsort(np.asarray(order(48)).ravel())
         unread = turn[:, None] < turn
         factor = cho_factor(deal(np.where(unread, np.nan, a)))
-        x = cho_solve(Factor(deal(a), factor.c), b)
+        x = cho_solve(replace(factor, a=deal(a)), b)
     np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-12)
 
 
@@ -247,6 +250,115 @@ def test_gradients_and_tangents_are_those_of_a_dense_solve(kind, dtype):
         np.testing.assert_allclose(answer, truth, atol=1e-9 * np.abs(truth).max())
 
 
+def half_logdet(factor):
+    """Add up the logarithms of the diagonal of L where they lie."""
+    steps, width = order(len(factor.a)).shape
+
+    @jax.shard_map(in_specs=BLOCKS, out_specs=jax.P())
+    def run(c):
+        first = positions("x", steps * width // jax.lax.axis_size("x"), width)
+        second = positions("y", steps * width // jax.lax.axis_size("y"), width)
+        here = first[:, None] == second[None]
+        logs = jnp.where(here, jnp.log(jnp.where(here, c, 1)).real, 0)
+        return jax.lax.psum(logs.sum(), ("x", "y"))
+
+    return run(factor.c)
+
+
+def likelihood(solve, half_logdet, theta, y):
+    """Return the logarithm of a Gaussian process's likelihood, up to a constant."""
+    length, size, noise = theta
+    n = len(y)
+    at = jnp.arange(n) / n
+    kernel = size * jnp.exp(-(((at[:, None] - at[None]) / length) ** 2))
+    kernel = kernel + noise * jnp.eye(n)
+    x, half = solve(kernel, y), half_logdet(kernel)
+    return -(y * x).sum() / 2 - half
+
+
+@pytest.mark.parametrize(
+    ("mesh", "kind", "n"), [((2, 4), KINDS[0], 24), ((3, 2), KINDS[1], 31)], ids=str
+)
+def test_a_likelihood_has_the_gradient_of_one_device(mesh, kind, n):
+    """Whose logarithm of a determinant comes from c, and nothing else does."""
+    theta, y = jnp.array([0.3, 1.5, 0.1]), noise(n)
+
+    def dense_half(kernel):
+        return jnp.log(jnp.diagonal(jnp.linalg.cholesky(kernel))).sum()
+
+    def plain(theta):
+        return likelihood(jnp.linalg.solve, dense_half, theta, y)
+
+    value, slope = jax.value_and_grad(plain)(theta)
+    determinant = jax.grad(lambda t: likelihood(lambda *_: 0 * y, dense_half, t, y))
+    assert np.abs(determinant(theta)).min() > 0.1  # what was missing once
+
+    def ours(theta):
+        return likelihood(solve, lambda k: half_logdet(cho_factor(k)), theta, y)
+
+    with devices(mesh, kind):
+        found, gradient = jax.jit(jax.value_and_grad(ours))(theta)
+        forward = jax.jit(jax.jacfwd(ours))(theta)
+    np.testing.assert_allclose(found, value, rtol=1e-10)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-8)
+    np.testing.assert_allclose(forward, slope, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "kind", "dtype", "n"),
+    [((2, 4), KINDS[1], np.complex128, 21), ((2, 1), KINDS[0], np.float64, 36)],
+    ids=str,
+)
+def test_every_number_of_the_factor_has_its_derivatives(mesh, kind, dtype, n):
+    a, step = definite(n, dtype), noise(n, n, dtype=dtype, seed=3)
+    with devices(mesh, kind):
+        indices = np.asarray(order(n)).ravel()
+
+        def ours(a):
+            steps, width = order(n).shape
+            c = place(cho_factor(a).c, jax.P())
+            row, column = (
+                np.arange(steps * width).reshape(size, steps, -1).swapaxes(0, 1).ravel()
+                for size in mesh
+            )
+            return c[row][:, column][indices < n][:, indices < n]
+
+        pushed = jax.jit(lambda a, step: jax.jvp(ours, (a,), (step,))[1])(a, step)
+        weights = noise(n, n, dtype=dtype, seed=4)
+        pulled = jax.jit(jax.grad(lambda a: (ours(a) * weights).real.sum()))(a)
+    inside = indices[indices < n]
+
+    def dense(a):
+        return jnp.linalg.cholesky(a[inside][:, inside])
+
+    expected = jax.jvp(dense, (a,), (step,))[1]
+    np.testing.assert_allclose(pushed, expected, atol=1e-11 * np.abs(expected).max())
+    expected = jax.grad(lambda a: (dense(a) * weights).real.sum())(a)
+    np.testing.assert_allclose(pulled, expected, atol=1e-11 * np.abs(expected).max())
+
+
+def test_a_derivative_by_c_alone_is_refused():
+    """It would be 0, as cho_solve differentiates by a."""
+    with devices((2, 4)):
+        factor, b = cho_factor(deal(definite(8))), noise(8)
+
+        def f(c):
+            return cho_solve(replace(factor, c=c), b).sum()
+
+        for way in jax.grad(f), lambda c: jax.jvp(f, (c,), (c,)):
+            with pytest.raises(ValueError, match="no derivative by c alone: diff"):
+                way(factor.c)
+
+
+def test_a_gradient_through_the_factor_holds_a_few_blocks():
+    with devices((2, 4)):
+        n = 768
+        forward = measure(cho_factor, large(n))
+        both = measure(jax.grad(lambda a: cho_factor(a).c.sum()), large(n))
+    assert both.sent < 4 * forward.sent
+    assert both.temporaries < 6 * 4 * n * n // 8
+
+
 def test_a_gradient_factors_once_and_sweeps_twice():
     with devices((2, 4)):
         a, b = deal(definite(64)), jax.device_put(noise(64), jax.P())
@@ -308,7 +420,7 @@ def test_the_program_does_not_grow_with_n():
 def programs(n):
     side = jax.ShapeDtypeStruct((n,), np.float32)
     yield cho_factor, large(n)
-    yield cho_solve, Factor(large(n), large(n)), side
+    yield cho_solve, Factor(large(n), large(n), (2, 4)), side
 
 
 def test_every_device_has_a_share_in_every_step():
@@ -330,7 +442,9 @@ def test_every_device_has_a_share_in_every_step():
     [
         (np.ones((8, 16)), r"a \(8, 16\) is no square matrix: pass \[N, N\]"),
         (np.ones(8), r"a \(8,\) is no square matrix"),
-        (np.ones((0, 0)), r"a \(0, 0\) is no square matrix"),
+        (np.ones((0, 0)), r"a \(0, 0\) is empty: pass \[N, N\] with N of 1"),
+        ([[1.0]], "a is a list: pass an array of NumPy or JAX"),
+        (np.full((8, 8), None), "a is of object: pass an array of numbers"),
         (np.ones((8, 8), int), "int64 has no factor here: pass one of"),
         (np.ones((8, 8), jnp.bfloat16), "bfloat16 has no factor here"),
     ],
@@ -348,6 +462,31 @@ def test_sides_that_do_not_fit_are_refused():
                 ValueError, match=r"does not fit a \(8, 8\): pass \[8\]"
             ):
                 cho_solve(factor, b)
+
+
+def test_a_factor_of_another_mesh_or_none_is_refused():
+    with devices((2, 4)):
+        factor = cho_factor(deal(definite(8)))
+        with pytest.raises(ValueError, match="a tuple is no factor: pass what cho_fac"):
+            cho_solve((factor.a, factor.c), np.ones(8))
+        for b, kind in ([1.0] * 8, "is a list"), (np.full(8, None), "is of object"):
+            with pytest.raises(ValueError, match=f"b {kind}: pass an array of"):
+                cho_solve(factor, b)
+    with (
+        devices((4, 2)),
+        pytest.raises(ValueError, match=r"on a mesh of \(2, 4\), not of \(4, 2\)"),
+    ):
+        cho_solve(factor, np.ones(8))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_strict_promotion_is_enough(dtype):
+    a, b = definite(24, dtype), noise(24, dtype=np.complex64)
+    with devices((2, 4)), jax.numpy_dtype_promotion("strict"):
+        x = solve(deal(a), b)
+        gradient = jax.grad(lambda a: cho_factor(a).c.real.sum())(a)
+    np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-3)
+    assert np.abs(gradient).max() > 0
 
 
 def test_a_mesh_without_the_axes_is_refused():

@@ -167,15 +167,36 @@ def test_bfloat16_travels_as_bfloat16(multiply):
     assert all("xbf16>" in line for line in sent)
 
 
-@each_way
+def held(multiply, count, sizes):
+    """Return the words that one device of `count` holds beside operands and result."""
+    m, k, n = sizes
+    return {
+        ring_matmul: 2 * k * n / count + m * n / count + 2 * m * k / count**2,
+        ag_matmul: 2 * m * k / count + m * n / count**2,
+        matmul_rs: m * n / count + m * k / count**2,
+    }[multiply]
+
+
+@each_product
+@pytest.mark.parametrize("count", [3, 4, 8])
 @pytest.mark.parametrize(
-    ("multiply", "blocks"), [(ag_matmul, 2.3), (matmul_rs, 2.3), (ring_matmul, 4)]
+    "sizes", [(480, 480, 480), (1920, 480, 120), (240, 1920, 480), (240, 480, 1920)]
 )
-def test_it_holds_a_few_panels_and_never_the_whole(multiply, ways, blocks):
-    with devices((8, 1)):
-        a, b = operands(multiply, (512, 512, 512))
-        program = measure(lambda a, b: multiply(a, b, ways=ways), a, b)
-        assert program.temporaries <= blocks * a.nbytes / 8
+def test_it_holds_what_the_formula_says_for_rectangles_too(multiply, count, sizes):
+    with devices((count,)):
+        a, b = (
+            jax.ShapeDtypeStruct(shape, jnp.float32, sharding=spec)
+            for shape, spec in zip(
+                (sizes[:2], sizes[1:]), LAYOUTS[multiply][:2], strict=True
+            )
+        )
+        one, two = (
+            measure(lambda a, b, w=w: multiply(a, b, ways=w), a, b).temporaries
+            for w in (1, 2)
+        )
+    words = held(multiply, count, sizes)
+    assert 0 <= one - 4 * words < 512  # counters and addresses, in bytes
+    assert two <= 2 * one
 
 
 @settings(deadline=None, derandomize=True, max_examples=15)
@@ -236,3 +257,33 @@ def test_a_third_way_round_is_refused(multiply):
 def test_a_mesh_without_the_axis_is_refused(multiply):
     with pytest.raises(ValueError, match=r"no mesh axis \['x'\] in context"):
         multiply(jnp.ones((8, 8)), jnp.ones((8, 8)))
+
+
+@each_product
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+def test_arrays_of_numpy_and_copies_are_laid_out(multiply, kind):
+    with devices((4, 2), kind):
+        a, b = (np.asarray(x) for x in operands(multiply))
+        both = jax.device_put(a, jax.P(("x", "y")))
+        for left in a, jax.device_put(a, jax.P()), both:
+            agree(multiply(left, b, ways=2), number(a) @ number(b))
+
+
+@each_product
+def test_two_types_are_multiplied_where_nothing_is_promoted(multiply):
+    with devices((8, 1)), jax.numpy_dtype_promotion("strict"):
+        a, b = operands(multiply)
+        c = multiply(a, b.astype(jnp.bfloat16))
+        assert c.dtype == jnp.float32
+        agree(c, number(a) @ number(b.astype(jnp.bfloat16)))
+
+
+@each_product
+def test_lists_and_nothing_are_refused(multiply):
+    with devices((8, 1)):
+        with pytest.raises(ValueError, match="b is a list: pass an array"):
+            multiply(jnp.ones((1, 1)), [[1.0]])
+        with pytest.raises(ValueError, match="there is nothing to multiply"):
+            multiply(jnp.ones((8, 0)), jnp.ones((0, 8)))
+        with pytest.raises(ValueError, match=r"1 or 2 ways round, not 1\.0"):
+            multiply(*operands(multiply), ways=1.0)

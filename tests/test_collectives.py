@@ -382,3 +382,61 @@ def test_a_collective_of_another_name_has_no_price():
 def test_bytes_are_rounded_up():
     assert ring_bytes("all-reduce", 100, 8) == 175
     assert ring_bytes("reduce-scatter", 1, 8) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(8,), (4, 2)])
+def test_the_extremes_lose_nan_on_cpus(dtype, shape):
+    """What the page on collectives says of XLA:CPU, of float64 and two axes too."""
+    one, names = np.ones(8), ("x", "y")[: len(shape)]
+    one[3] = np.nan
+    with jax.enable_x64(True), devices(shape):
+        for block, most, least in (one, 1, 1), (one * np.nan, -np.inf, np.inf):
+            numbers = jax.device_put(jnp.asarray(block, dtype), jax.P(names))
+            for reduce, expected in (lax.pmax, most), (lax.pmin, least):
+                extreme = jax.shard_map(
+                    lambda b, f=reduce: f(b[0], names), out_specs=jax.P()
+                )
+                assert extreme(numbers) == expected
+
+
+def test_outside_and_on_blocks_that_are_still_cut_they_are_refused():
+    ours = {
+        "gather": lambda b: ring_all_gather(b, "x"),
+        "reduce": lambda b: ring_all_reduce(b, "x"),
+        "exchange": lambda b: direct_all_to_all(b, "x", 0, 1),
+        "scatter": lambda b: ring_reduce_scatter(b, "x", 1),
+    }
+    for f in ours.values():
+        with pytest.raises(ValueError, match="no axis 'x' here: call it inside"):
+            f(jnp.ones((4, 4)))
+        with devices((2, 4)):
+            array = jax.device_put(np.ones((8, 8), np.float32), BLOCKS)
+            some = {
+                "in_specs": jax.P("x"),
+                "out_specs": jax.P("x"),
+                "axis_names": {"x"},
+            }
+            with pytest.raises(ValueError, match="is still cut: name all its axes"):
+                jax.shard_map(f, **some)(array)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_leave_an_axis_alone_that_is_not_theirs(kind):
+    """Where only x is Manual, and blocks are cut along y as well."""
+    numbers = np.random.default_rng(0).integers(0, 9, (8, 8)).astype(np.float32)
+    some = {"in_specs": jax.P("x"), "out_specs": jax.P("x"), "axis_names": {"x"}}
+    with devices((2, 4), kind):
+        array = jax.device_put(numbers, BLOCKS)
+        for f, copies in (ring_reduce_scatter, 1), (doubling_all_reduce, 2):
+            total = jax.jit(jax.shard_map(lambda b, f=f: f(b, "x"), **some))(array)
+            expected = np.tile(numbers.reshape(2, 4, 8).sum(0), (copies, 1))
+            np.testing.assert_array_equal(total, expected)
+
+
+@pytest.mark.parametrize("f", [ring_bytes, ring_turns])
+def test_what_cannot_pair_up_has_no_price(f):
+    more = (8,) if f is ring_bytes else ()
+    for kind, size in ("doubling", 6), ("doubling", 12), ("all-gather", 0):
+        with pytest.raises(ValueError, match=f"{size} devices: pass 1 or more"):
+            f(kind, *more, size)

@@ -851,3 +851,17 @@ def test_a_program_that_sends_nothing_says_so():
     assert none == "none"
     assert total.split() == ["in", "all", "0", "B"]
     assert memory == "arguments unknown, outputs unknown, temporaries unknown"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: measure(jnp.sum, np.array(["a"])), "is a ndarray: pass arrays"),
+        (lambda: measure(jnp.sum, ["a"]), "is a str: pass arrays"),
+        (lambda: read(None), "pass the text of a compiled program, not None"),
+        (lambda: read("HloModule a\n\nENTRY b {", "x"), "'x' is no mesh"),
+    ],
+)
+def test_what_is_no_program_is_refused_in_words(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -30,7 +30,6 @@ DOCS = ROOT / "docs"
 EVERY = re.compile(r"%%every(.*)\n")  # the first line of a cell for every process
 WRONG = ROOT / "tests/wrong_answers"
 ENVIRONMENT = {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "0",  # pages run as they are built
     "JAX_NUM_CPU_DEVICES": "8",
     "JAX_PLATFORMS": "cpu",
     "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",

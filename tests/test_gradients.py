@@ -186,6 +186,26 @@ def test_gradients_lie_where_the_parameters_do(kind):
     assert reduction.times == 1
 
 
+def test_a_loss_need_not_say_how_its_products_lie():
+    """On Explicit axes, too: they are Auto within the loss."""
+    batches = examples(2, 24)
+    specs = {"w": jax.P(None, "model"), "b": jax.P("model"), "v": jax.P("model", None)}
+    with devices((4, 2)), jax.numpy_dtype_promotion("strict"):
+        params = jax.device_put(network(), specs)
+        value, gradient = accumulate(squares, params, batches)
+        agree((value, gradient), truth(params, batches))
+        for name, leaf in params.items():
+            assert gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
+
+
+def test_with_64_bits_it_is_still_one_all_reduce():
+    with jax.enable_x64(True), devices((8, 1)):
+        placed = place(examples(2, 24), None, "batch")
+        program = measure(step, place(network()), placed)
+    assert program.counts == {"all-reduce": 1}
+    assert program.sent == sent(8, N + 2)
+
+
 def test_copies_are_equal_on_every_device():
     with devices((2, 4)):
         _, gradient = step(place(network()), place(examples(2, 24), None, "batch"))
@@ -310,6 +330,28 @@ def test_a_loss_that_is_a_mean_already_is_refused():
             place(network()),
             place(examples(24), "batch"),
         )
+
+
+def test_a_loss_with_something_beside_it_is_refused():
+    complaint = r"the loss of 3 examples has shape tuple: return one number for each"
+    with devices((8, 1)), pytest.raises(ValueError, match=complaint):
+        value_and_grad(
+            lambda *args: (squares(*args), 1),
+            place(network()),
+            place(examples(24), "batch"),
+        )
+
+
+def test_a_slope_of_zero_and_trees_that_differ_are_told():
+    params = {"w": jnp.ones(3)}
+    with pytest.raises(ValueError, match=r"rises by -?0, but the gradient says"):
+        check_gradient(lambda p: 0 * p["w"].sum(), params, {"w": jnp.ones(3)})
+    with pytest.raises(ValueError, match="but their gradient is"):
+        check_gradient(lambda p: p["w"].sum(), params, {"w": jnp.ones(2)})
+    with pytest.raises(ValueError, match="it must be one real number"):
+        check_gradient(lambda p: p["w"], params, {"w": jnp.ones(3)})
+    with pytest.raises(ValueError, match=r"outside `jax.jit`"):
+        jax.jit(lambda p: check_gradient(lambda p: p["w"].sum(), p, p))(params)
 
 
 def test_a_mesh_without_the_axis_is_refused():

@@ -349,3 +349,58 @@ def test_whole_numbers_and_steps_back_are_refused(step):
 def test_a_mesh_without_the_axes_is_refused(step):
     with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
         step(jnp.ones((8, 8)), 1)
+
+
+@each_kind
+@pytest.mark.parametrize("names", [("other", "x", "y"), ("x", "y", "other")])
+def test_grids_of_numpy_copies_and_cut_otherwise_are_laid_out(kind, names):
+    grid = np.random.default_rng(0).standard_normal((8, 16), np.float32)
+    periodic, walls = march(grid, 3, 0.2, **WRAP), march(grid, 3, 0.2, **WALLS)
+    with devices((2, 2, 2), kind, names):
+        for spec in None, jax.P(), jax.P(("other", "x"), "y"), jax.P(None, "other"):
+            given = grid if spec is None else jax.device_put(grid, spec)
+            agree(diffuse(given, 3, width=2), periodic)
+            agree(diffuse_open(given, 3, value=WALL), walls)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("kind", [float, np.float64, jnp.float32])
+def test_rates_of_any_type_serve_where_nothing_is_promoted(kind, dtype):
+    rate, eps = kind(0.2), float(jnp.finfo(dtype).eps)
+    with devices((2, 4)), jax.numpy_dtype_promotion("strict"):
+        grid = field((8, 16), dtype)
+        agree(diffuse(grid, 2, rate), march(number(grid), 2, 0.2, **WRAP), eps)
+        walls = march(number(grid), 2, 0.2, **WALLS)
+        agree(diffuse_open(grid, 2, rate, WALL), walls, eps)
+
+
+def test_what_is_no_number_and_no_grid_is_refused():
+    with devices((2, 4)):
+        grid = field((8, 16))
+        for step in diffuse, diffuse_open:
+            with pytest.raises(ValueError, match="rate has the shape"):
+                step(grid, 1, rate=grid)
+            with pytest.raises(ValueError, match="rate is complex and the grid float"):
+                step(grid, 1, rate=1j)
+            with pytest.raises(ValueError, match="the grid is a list: pass an array"):
+                step([[1.0]], 1)
+            with pytest.raises(ValueError, match=r"1\.5 steps cannot be taken"):
+                step(grid, 1.5)
+        with pytest.raises(ValueError, match="value has the shape"):
+            diffuse_open(grid, 1, value=grid)
+
+
+def test_a_halo_needs_an_axis_of_the_mesh_and_of_the_block():
+    for extend in exchange, exchange_open:
+        with pytest.raises(ValueError, match="no axis 'x' here: call it inside"):
+            extend(jnp.ones(8), "x", 0)
+        with devices((2, 4)):
+            with pytest.raises(ValueError, match=r"a block \(4, 4\) has no axis 2"):
+                by_block(lambda block, f=extend: f(block, "x", 2))(field((8, 16)))
+            some = {
+                "in_specs": jax.P("x"),
+                "out_specs": jax.P("x"),
+                "axis_names": {"x"},
+            }
+            with pytest.raises(ValueError, match="is itself cut along axis 1"):
+                jax.shard_map(lambda b, f=extend: f(b, "x", 1), **some)(field((8, 16)))

@@ -9,7 +9,15 @@ import pytest
 from jax.sharding import AxisType
 
 from examples.communication import measure
-from examples.judge import Judge, Verdict, compare, differences, layout, notation, parse
+from examples.judge import (
+    Judge,
+    Verdict,
+    compare,
+    differences,
+    index_map,
+    notation,
+    parse,
+)
 from examples.pictures import draw
 
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
@@ -378,7 +386,7 @@ def test_what_is_no_target_is_a_value_error(target):
 
 def test_the_layout_of_one_sharding_never_differs_from_itself():
     for spec in (("x",), ("y", "x"), ()):
-        boxes = layout(on(mesh_of(2, 4), *spec), SHAPE)
+        boxes = index_map(on(mesh_of(2, 4), *spec), SHAPE)
         assert differences(boxes, dict(reversed(boxes.items())), SHAPE) == []
 
 
@@ -904,3 +912,10 @@ def test_a_verdict_is_the_same_when_it_is_given_twice():
         return Judge(draw).sharding(answer, "0 2 / 4 6", SHAPE)._repr_html_()
 
     assert text() == text()
+
+
+def test_a_judge_wants_a_shape_and_a_function():
+    rows = jax.NamedSharding(jax.make_mesh((8,), ("x",)), jax.P("x"))
+    assert Judge().sharding(rows, "0 1 2 3 4 5 6 7", 8).passed
+    with pytest.raises(ValueError, match="the reference is None: pass a function"):
+        Judge().program(jnp.sin, None, np.ones(3))

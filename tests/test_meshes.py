@@ -1,6 +1,7 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
@@ -85,7 +86,7 @@ def test_row_major_order_is_the_mesh_of_make_mesh():
         ([], "a", "at least one id"),
         ([0, 1, 1, 0], "a", r"ids repeat \[0, 1\]"),
         ([0, 8, 9], "a", r"no device has an id of \[8, 9\]; ids are \[0, 1, .*7\]"),
-        ([[0, 1], [2]], ("a", "b"), "inhomogeneous"),
+        ([[0, 1], [2]], ("a", "b"), "no ids of devices in a grid"),
     ],
     ids=["names", "name twice", "empty", "id twice", "unknown", "ragged"],
 )
@@ -174,3 +175,47 @@ def test_the_file_runs_on_any_number_of_devices(run, devices):
     assert f"float32[{size}@ring,{size}]: a device holds {block}, lacks 0 " in first
     assert f"holds {block}, lacks {block - block // devices} " in second
     assert f"holds {4 * size * size}, lacks 0 for rows; mean 1.0" in third
+
+
+def rows(abstract=False):
+    """Rows over eight devices, or over eight devices of no machine."""
+    mesh = jax.make_mesh((8,), ("x",))
+    return jax.NamedSharding(mesh.abstract_mesh if abstract else mesh, jax.P("x"))
+
+
+def planned():
+    """An array of no machine."""
+    return jax.ShapeDtypeStruct((8,), np.float32, sharding=rows(abstract=True))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: arrange([0.5, 1.5], "x"), "no ids of devices in a grid"),
+        (lambda: arrange([[0, 1], [2]], ("x", "y")), "no ids of devices in a grid"),
+        (lambda: arrange(jax.devices()[:2], "x"), "no ids of devices in a grid"),
+        (lambda: arrange([0, 1], "x", "Auto"), "is no type of axes"),
+        (lambda: arrange([0, 1], 5), "names no axes: pass a word for each"),
+        (lambda: boxes(jax.P("x"), (8,)), "is no sharding over devices"),
+        (lambda: boxes(rows(), (8, -1)), "is no shape: pass sizes from 0 on"),
+        (lambda: boxes(rows(), ()), r"is too long for the shape \(\)"),
+        (lambda: boxes(rows(), 9), "cuts 9 of the shape"),
+        (lambda: boxes(rows(abstract=True), (8,)), "is no sharding over devices"),
+        (
+            lambda: same_placement(rows(), None, (8,)),
+            "None is no sharding over devices",
+        ),
+        (lambda: bytes_missing(np.ones(8), rows()), "lies on no device"),
+        (
+            lambda: bytes_missing(jnp.ones(9), rows()),
+            "cuts 9 of the shape",
+        ),
+        (lambda: bytes_missing(jnp.ones(8), jax.P("x")), "is no sharding over devices"),
+        (lambda: bytes_held(planned()), "lies on no device"),
+        (lambda: jax.jit(bytes_held)(jnp.ones(8)), "lies on no device"),
+    ],
+    ids=range(16),
+)
+def test_what_cannot_be_counted_is_refused_in_words(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

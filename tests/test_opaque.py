@@ -204,6 +204,33 @@ def test_the_block_function_serves_shard_map_as_well():
         assert_the_largest((values[:, 3:], places[:, 3:]), a, 3)
 
 
+@each_kind
+def test_under_a_shard_map_over_some_axes_rows_may_still_be_cut(kind):
+    a = scores(8, 16)
+    with devices((4, 2), kind=kind):
+        part = {"in_specs": P("x"), "out_specs": P("x"), "axis_names": {"x"}}
+        by_rows = jax.jit(jax.shard_map(partial(top_k, k=3), **part))
+        assert_the_largest(by_rows(jax.device_put(a, P("x", "y"))), a, 3)
+
+
+@each_kind
+def test_a_gradient_under_strict_promotion_and_64_bits(kind):
+    a = np.random.default_rng(0).permutation(128).reshape(8, 16).astype("f4")
+    strict = jax.numpy_dtype_promotion("strict")
+    with devices((4, 2), kind=kind), strict, jax.enable_x64(True):
+        cut = jax.device_put(a, P("x", "y"))
+        gradient = jax.jit(jax.grad(lambda a: (top_k(a, 1)[0] ** 2).sum()))(cut)
+    wanted = np.where(a == a.max(1, keepdims=True), 2 * a, 0)
+    np.testing.assert_array_equal(gradient, wanted)
+
+
+def test_what_has_no_order_and_a_k_that_is_no_number_of_things_are_refused():
+    with pytest.raises(ValueError, match="complex numbers have no order"):
+        top_k(scores(4, 8, dtype=np.complex64), 2)
+    with pytest.raises(ValueError, match=r"k = 2.5 of 8 numbers a row"):
+        top_k(scores(4, 8), 2.5)
+
+
 # ----------------------------------------------------------------- singular_values
 
 
@@ -259,6 +286,29 @@ def test_values_from_the_host_cannot_pass_for_copies():
         false = jax.shard_map(block_singular_values, out_specs=P())
         with pytest.raises(ValueError, match="replication"):
             false(cut)
+
+
+def test_a_matrix_without_numbers_spoils_no_other():
+    a = matrices(8)
+    a[2, 1, 1], a[5] = np.nan, np.inf
+    with devices((8, 1)):
+        s = np.asarray(singular_values(jax.device_put(a, P("x")), "x"))
+    good = [i for i in range(8) if i not in (2, 5)]
+    np.testing.assert_allclose(s[good], oracle(a[good]), rtol=1e-5)
+    assert np.isnan(s[[2, 5]]).all()
+
+
+@each_kind
+def test_the_host_answers_for_numpy_on_any_mesh(kind):
+    a = matrices(2)
+    with devices((2, 1), kind):
+        np.testing.assert_allclose(numpy_svd(a)[1], oracle(a), rtol=1e-5)
+
+
+@pytest.mark.parametrize("a", [np.ones((2, 2), int), np.ones(3, np.float32), [[1.0]]])
+def test_numbers_that_the_host_would_round_are_refused(a):
+    with pytest.raises(ValueError, match="is no batch of matrices"):
+        numpy_svd(a)
 
 
 def test_many_large_callbacks_at_once_come_to_an_end():

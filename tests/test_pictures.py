@@ -409,7 +409,7 @@ def test_a_sharding_that_does_not_fit_is_refused():
     mesh = make_mesh((2, 4))
     with pytest.raises(ValueError, match="names 2 axes, but the array has 1"):
         draw(jax.NamedSharding(mesh, jax.P("x", "y")), (16,))
-    with pytest.raises(ValueError, match="evenly divide"):
+    with pytest.raises(ValueError, match="cuts 6 of the shape \\(6,\\) in 4"):
         draw(jax.NamedSharding(mesh, jax.P("y")), (6,))
     with pytest.raises(ValueError, match="not \\(8, 8\\)"):
         draw(struct((16, 16), mesh, jax.P()), (8, 8))
@@ -626,3 +626,21 @@ def test_pictures_stand_side_by_side():
     assert (
         ElementTree.fromstring(one._repr_html_().replace("<br>", "<br/>")) is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("x", "shape", "message"),
+    [
+        (jax.P("z"), (8,), "names {'z'}, but the axes are"),
+        (jax.P(jax.P.UNCONSTRAINED), (8,), "does not say where each element belongs"),
+        (jax.P("x"), 7, r"cuts 7 of the shape \(7,\) in 2"),
+        (jax.P(None, ("x", "y")), (8, 12), r"cuts 12 of the shape \(8, 12\) in 8"),
+        (jax.P("x"), "ab", "'ab' is no shape: pass whole numbers"),
+        ({0: 5}, (8,), "device 0 holds 5: give a tuple of slices"),
+        ({"a": (slice(0, 8),)}, (8,), "the mapping has no device"),
+    ],
+)
+def test_what_lies_nowhere_is_refused_in_words(x, shape, message):
+    mesh = jax.make_mesh((2, 4), ("x", "y"))
+    with jax.set_mesh(mesh), pytest.raises(ValueError, match=message):
+        draw(x, shape)

@@ -9,6 +9,7 @@ from jax.sharding import AxisType
 
 from examples.communication import measure
 from examples.pipeline import flow, pipelined, schedule
+from examples.train import SPECS, init, mse, predict
 
 KINDS = [AxisType.Explicit, AxisType.Auto]
 L, N, B = 8, 6, 32
@@ -141,6 +142,87 @@ def test_the_pieces_come_out_in_order(kind):
 
         answer = np.asarray(run(params, x))[-8:].reshape(B, N)
     np.testing.assert_allclose(answer, stage(problem()[0], problem()[1][0]), atol=1e-5)
+
+
+def branching(params, piece):
+    """Apply the layers to one leaf of a tree; the other is how often."""
+    return {"x": stage(params, piece["x"]), "n": piece["n"] + len(params["w"])}
+
+
+def count_and_cost(answer, y):
+    return cost(answer["x"], y) + (answer["n"] ** 2).mean()
+
+
+@each_kind
+def test_a_piece_may_be_a_tree(kind):
+    with devices((2, 4), kind):
+        params, (x, y) = place()
+        n = jax.device_put(np.zeros(B, np.float32), jax.P("data"))
+        loss = pipelined(branching, count_and_cost, 4)
+        value, gradient = jax.value_and_grad(loss)(params, ({"x": x, "n": n}, y))
+    expected, slope = descend(*problem())
+    np.testing.assert_allclose(value, expected + L**2, rtol=1e-5)
+    np.testing.assert_allclose(gradient["w"], slope["w"], atol=1e-6, rtol=1e-4)
+
+
+@each_kind
+def test_other_mesh_axes_are_left_alone(kind):
+    """Stages of tensor parallel layers: partial sums travel, weights do not."""
+    names = "stage", "data", "model"
+    params = jax.tree.map(np.asarray, init(jax.random.key(0), 4, 8, 16))
+    batch = tuple(np.random.default_rng(0).standard_normal((2, 16, 8)).astype("f4"))
+    specs = {k: jax.P("stage", *spec[1:]) for k, spec in SPECS["tensor"].items()}
+    step = jax.jit(jax.value_and_grad(pipelined(predict, mse, 4)))
+    with on_devices.devices((1, 1, 1), kind, names):
+        expected, slope = jax.tree.map(np.asarray, step(params, batch))
+    with on_devices.devices((2, 2, 2), kind, names):
+        placed = jax.device_put(params, specs)
+        value, gradient = step(placed, batch)
+        program = measure(step, placed, jax.device_put(batch, jax.P("data")))
+        for name, leaf in placed.items():
+            assert gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for name, wanted in slope.items():
+        np.testing.assert_allclose(gradient[name], wanted, atol=1e-6, rtol=1e-4)
+    assert {*program.counts} == {"all-reduce", "collective-permute"}
+
+
+def test_a_stage_that_lays_its_piece_out_otherwise_is_refused():
+    names = "stage", "data", "model"
+    with on_devices.devices((2, 2, 2), AxisType.Explicit, names):
+        params, batch = place()
+        cut = jax.device_put(problem()[0]["w"], jax.P("stage", None, "model"))
+        with pytest.raises(ValueError, match="it must return what it takes"):
+            pipelined(stage, cost, 4)({"w": cut, "b": params["b"]}, batch)
+
+
+@each_kind
+def test_numpy_is_laid_out(kind):
+    with devices((2, 4), kind), jax.numpy_dtype_promotion("strict"):
+        value = pipelined(stage, cost, 4)(*problem())
+    np.testing.assert_allclose(value, descend(*problem())[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"stage": lambda p, x: x[:, :2]}, r"makes float32\[2, 2\] of float32\[2, 6\]"),
+        (
+            {"cost": lambda answer, y: answer},
+            r"the cost has shape \(8, 6\): return one",
+        ),
+        ({"batch": np.ones((B, N))}, r"pass \(x, y\), all with the same"),
+        ({"batch": (np.ones((B, N)), np.ones((8, N)))}, "all with the same rows"),
+        ({"batch": (np.ones((0, N)), np.ones((0, N)))}, "a batch of 0 rows has no"),
+        ({"microbatches": 2.0}, "2.0 microbatches: take a whole number"),
+    ],
+)
+def test_what_is_no_pipeline_is_refused(change, complaint):
+    params, batch = problem()
+    given = {"stage": stage, "cost": cost, "microbatches": 4, "batch": batch} | change
+    batch = given.pop("batch")
+    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
+        pipelined(**given)(params, batch)
 
 
 @each_kind

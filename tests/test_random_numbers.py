@@ -212,6 +212,30 @@ def test_a_tile_is_a_row_unless_given():
         np.testing.assert_array_equal(sample(uniform, KEY, SHAPE, P("x")), expected)
 
 
+@each_kind
+def test_a_scalar_and_a_list_of_sizes_are_drawn(kind):
+    with devices((2, 4), kind):
+        np.testing.assert_array_equal(sample(uniform, KEY, (), P()), uniform(KEY, ()))
+        draws = sample(uniform, KEY, [8, 4], P("x"))
+        np.testing.assert_array_equal(draws, sample(uniform, KEY, (8, 4), P("x")))
+
+
+@each_kind
+def test_dropout_under_strict_promotion_and_64_bits(kind):
+    x = np.ones(SHAPE, np.float32)
+    spec = P("x", "y")
+    strict = jax.numpy_dtype_promotion("strict")
+
+    @jax.jit
+    @jax.shard_map(in_specs=spec, out_specs=spec)
+    def drop(block):
+        return dropout(block, random.key(7), 0.3, spec)
+
+    with devices((2, 4), kind), strict, jax.enable_x64(True):
+        answer = np.asarray(drop(jax.device_put(x, spec)))
+    np.testing.assert_allclose(answer, masked(x, 0.3), rtol=1e-6)
+
+
 def test_a_longer_sample_begins_with_the_shorter_one():
     with devices((8, 1)):
         short = np.asarray(sample(uniform, KEY, (16, 4), P("x")))
@@ -367,6 +391,17 @@ def test_integers_cannot_be_dropped():
 )
 def test_blocks_are_whole_tiles(shape, spec, tile, phrase):
     refused(lambda: sample(uniform, KEY, shape, spec, tile), phrase)
+
+
+def test_shapes_specs_and_samplers_are_checked():
+    refused(lambda: sample(uniform, KEY, (8.0, 4), P("x")), "is no shape: pass a tuple")
+    refused(lambda: sample(uniform, KEY, (8, 4), "x"), "'x' is no spec: pass jax.P")
+    refused(lambda: sample(uniform, KEY, (8, 4), P("x"), ()), r"tile \(\) is for no")
+    refused(
+        lambda: sample(lambda key, shape: (1, 2), KEY, (8, 4), P("x")), "draws tuple"
+    )
+    ones = np.ones(8, np.float32)
+    refused(lambda: jax.jit(lambda rate: drop(ones, rate=rate))(0.5), "rate is traced")
 
 
 def test_a_sampler_draws_the_shape_that_it_is_asked_for():

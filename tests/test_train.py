@@ -134,7 +134,7 @@ def test_the_losses_of_all_ways_are_those_of_numpy(kind, way):
 
 
 @each_case
-def test_the_state_keeps_the_layout_of_the_table(kind, way):
+def test_the_state_keeps_the_shardings_of_the_table(kind, way):
     sizes, row, _ = WAYS[way]
     _, _, (params, (adam, _)), _ = trained(way, kind)
     with devices(sizes, kind):
@@ -305,8 +305,98 @@ def test_other_optimizers_see_the_whole_gradient():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), *ends)
 
 
+def numbered(**choices):
+    """Return for each parameter what is chosen for it, or else False."""
+    return dict.fromkeys(SPECS["data"], False) | choices
+
+
+MATRICES = {  # Muon has to be told which axes are those of a matrix
+    name: optax.contrib.MuonDimensionNumbers((1,), (2,)) if name[0] == "w" else None
+    for name in SPECS["data"]
+}
+TWO = {"train": optax.adam(RATE), "freeze": optax.set_to_zero()}
+OPTIMIZERS = {
+    "sgd": optax.sgd(RATE, momentum=0.9),
+    "adamw": optax.adamw(optax.linear_schedule(RATE, 0, 9)),
+    "clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.lion(RATE)),
+    "injected": optax.inject_hyperparams(optax.adam)(learning_rate=RATE),
+    "several steps": optax.MultiSteps(optax.adam(RATE), 2),
+    "adafactor": optax.adafactor(RATE, min_dim_size_to_factor=4),
+    "masked": optax.chain(
+        optax.masked(optax.trace(0.9), numbered(w1=True, b2=True)), optax.scale(-RATE)
+    ),
+    "frozen": optax.multi_transform(
+        TWO, {"w1": "train", "b1": "freeze", "w2": "freeze", "b2": "train"}
+    ),
+    "muon": optax.contrib.muon(RATE, muon_weight_dimension_numbers=MATRICES),
+    "lbfgs": optax.lbfgs(memory_size=3),
+    "flat": optax.flatten(optax.adam(RATE)),
+}
+ENDS = [(AxisType.Explicit, "mix"), (AxisType.Auto, "sharded")]
+
+
+@cache
+def optimized(name, way, kind):
+    """Return the losses of three steps, and the state after them."""
+    mesh, row, cost = WAYS[way]
+    with devices(mesh, kind):
+        small = create(lambda key: init(key, 2, 8, 16), OPTIMIZERS[name], SPECS[row])
+        state = small(jax.random.key(0))
+        step, losses = train_step(cost, OPTIMIZERS[name], state), []
+        batch = jax.device_put(tuple(pair()[:, :, :8]), jax.P("data"))
+        for _ in range(3):
+            state, value = step(state, batch)
+            losses.append(float(value))
+    return losses, state
+
+
+@pytest.mark.parametrize(("kind", "way"), ENDS, ids=["Explicit, mix", "Auto, sharded"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_of_many_kinds_see_the_whole_gradient(name, way, kind):
+    """Frozen parameters, factored moments, products of matrices, a line search."""
+    losses, (params, _) = optimized(name, way, kind)
+    truth, (whole, _) = optimized(name, "one device", AxisType.Auto)
+    np.testing.assert_allclose(losses, truth, rtol=1e-5)
+    for leaf, wanted in whole.items():
+        np.testing.assert_allclose(params[leaf], wanted, atol=1e-5)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(("kind", "way"), ENDS, ids=["Explicit, mix", "Auto, sharded"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_an_optimizer_holds_of_a_parameter_lies_as_it_does(name, way, kind):
+    """Whole are only scalars, factors of moments, and what is one vector of all."""
+    params, moments = optimized(name, way, kind)[1]
+    shapes = {leaf.shape: leaf.sharding for leaf in params.values()}
+    halves = [leaf for leaf in jax.tree.leaves(moments) if leaf.shape in shapes]
+    for leaf in halves:
+        assert leaf.sharding.is_equivalent_to(shapes[leaf.shape], leaf.ndim)
+    assert bool(halves) == (name != "flat")
+    for leaf in jax.tree.leaves(moments):
+        if name == "lbfgs" and leaf.ndim and leaf.shape[1:] in shapes:
+            spec = shapes[leaf.shape[1:]].spec
+            assert leaf.shape[0] == 3
+            assert (*leaf.sharding.spec, None)[: len(spec) + 1] == (None, *spec)
+
+
+def test_a_parameter_is_known_by_its_whole_path():
+    """Not by its last name, nor by how the text of its path ends."""
+    shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    params = {"w": shape, "1": {"w": shape}, "11": {"w": shape}}
+    specs = {"w": jax.P("data"), "1": {"w": jax.P(None, "data")}, "11": {"w": jax.P()}}
+    [momentum, _] = state_specs(params, OPTIMIZERS["sgd"], specs)[1]
+    assert momentum.trace == specs
+
+
+def test_a_state_on_no_mesh_is_refused():
+    params = {k: np.float32(v) for k, v in start().items()}
+    for state in (params, ()), (jax.tree.map(jnp.asarray, params), ()):
+        with devices((8, 1)), pytest.raises(ValueError, match="the state is on no"):
+            train_step(loss, optax.sgd(RATE), state)
+
+
 @each_kind
-def test_a_step_keeps_the_layout_of_any_state(kind):
+def test_a_step_keeps_the_shardings_of_any_state(kind):
     """Parameters whole, momentum in parts: the compiler would choose for itself."""
     optimizer = optax.sgd(RATE, momentum=0.9)
     with devices((8, 1), kind):
@@ -348,6 +438,41 @@ def test_narrow_parameters_stay_narrow(way, kind):
 def test_batches_that_do_not_fit_are_refused(cost, shapes, complaint):
     with devices((8, 1)), pytest.raises(ValueError, match=complaint):
         cost(make(jax.random.key(0)), tuple(map(jnp.ones, shapes)))
+
+
+@each_kind
+@pytest.mark.parametrize("way", ["mix", "sharded"])
+def test_numpy_is_laid_out_under_strict_promotion(way, kind):
+    mesh, _, cost = WAYS[way]
+    params = {k: np.float32(v) for k, v in start().items()}
+    with devices(mesh, kind), jax.numpy_dtype_promotion("strict"):
+        x, y = pair()
+        value = cost(params, (x, y.astype(jnp.bfloat16)))
+        np.testing.assert_allclose(value, oracle()[0][0], rtol=0.01)
+
+
+def test_explicit_parameters_that_lie_otherwise_are_refused():
+    params, batch = {k: np.float32(v) for k, v in start().items()}, tuple(pair())
+    for way, other in ("mix", "sharded"), ("sharded", "tensor"):
+        mesh, _, cost = WAYS[way]
+        wrong = "lies by P.*: lay it out by P"
+        with devices(mesh), pytest.raises(ValueError, match=wrong):
+            cost(jax.device_put(params, SPECS[other]), batch)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"w2": np.ones((2, 3, 3), np.float32)}, "are those of no model: pass w1"),
+        ({"w1": [1.0]}, "are those of no model"),
+        ({"b1": np.ones((L, F), int)}, "must be floating-point numbers"),
+    ],
+)
+def test_parameters_of_no_model_are_refused(change, complaint):
+    params = {k: np.float32(v) for k, v in start().items()} | change
+    for cost in loss, sharded_loss:
+        with devices((8, 1)), pytest.raises(ValueError, match=complaint):
+            cost(params, tuple(pair()))
 
 
 def test_parameters_that_the_mesh_cannot_cut_are_refused():

@@ -8,6 +8,7 @@ from examples.communication import measure
 from examples.trees import (
     batch_specs,
     bytes_per_device,
+    fits,
     shard_tree,
     sharded_init,
     specs_by_path,
@@ -23,9 +24,9 @@ MESHES = {
 }
 RULES = [
     (r"embed", P("x")),
-    (r"layers/\d+/w$", P("x", "y")),
-    (r"b$", P("y")),
-    (r"step$", P()),
+    (r"layers/\d+/w", P("x", "y")),
+    (r"b", P("y")),
+    (r"step", P()),
 ]
 
 
@@ -98,12 +99,80 @@ def test_a_batch_may_lie_along_two_axes_of_the_mesh(mesh):
     check_layout(shard_tree({"label": np.arange(16)}, specs), {"label": P(("x", "y"))})
 
 
-def test_the_first_rule_that_fits_decides_by_the_path(mesh):
+def test_the_rule_that_fits_decides_by_the_end_of_the_path(mesh):
     params = {"embed": P("x"), "layers": [{"w": P("x", "y"), "b": P("y")}] * 2}
     expected = {"params": params, "momentum": params, "step": P()}
     assert specs_by_path(shapes(), RULES) == expected
-    everywhere = specs_by_path(shapes(), [("", P()), *RULES])
+    everywhere = specs_by_path(shapes(), [(".*", P())])
     assert set(jax.tree.leaves(everywhere)) == {P()}
+    again = specs_by_path(shapes(), [*RULES, ("params/.*/b", P("y"))])
+    assert again == expected  # two rules that say the same
+
+
+def many_layers(count=12):
+    """Parameters whose names lie inside each other: 0 in 10, b in embed and norm_b."""
+    layer = {"w": np.ones((8, 8)), "b": np.ones(8), "norm_b": np.ones(8)}
+    return {"embed": np.ones((8, 8)), "layers": [layer] * count}
+
+
+def test_a_name_inside_another_name_is_not_meant(ring):
+    numbered = [(f"{i}/w", P("x") if i % 2 else P(None, "x")) for i in range(12)]
+    rules = [*numbered, ("b", P()), ("norm_b", P("x")), ("embed", P("x"))]
+    specs = specs_by_path(many_layers(), rules)
+    for i, layer in enumerate(specs["layers"]):
+        expected = P("x") if i % 2 else P(None, "x")
+        assert layer == {"w": expected, "b": P(), "norm_b": P("x")}, i
+    assert specs["embed"] == P("x")
+
+
+@pytest.mark.parametrize("missing", ["0/w", "1/w", "10/w", "b", "norm_b", "embed"])
+def test_no_rule_stands_in_for_a_missing_one(ring, missing):
+    names = [*(f"{i}/w" for i in range(12)), "b", "norm_b", "embed"]
+    rules = [(name, P("x")) for name in names if name != missing]
+    path = rf"(layers/)?(0/)?{missing}"
+    with pytest.raises(ValueError, match=rf"no rule fits {path}: add one"):
+        specs_by_path(many_layers(), rules)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        ("0/w", "layers/0/w", True),
+        ("0/w", "0/w", True),
+        ("0/w", "layers/10/w", False),
+        ("0/w", "layers/0/w/scale", False),
+        ("w", "layers/0/new", False),
+        ("^0/w", "layers/0/w", False),
+        ("^layers/0/w", "layers/0/w", True),
+        ("w|b", "layers/0/b", True),
+        ("w|b", "layers/b/0", False),
+        (r"layers/\d/w", "layers/10/w", False),
+        (r"layers/\d+/w", "layers/10/w", True),
+    ],
+)
+def test_a_pattern_fits_whole_parts_at_the_end(pattern, name, expected):
+    assert fits(pattern, name) is expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ([(".*", P()), ("b", P("x"))], "the rules for layers/0/b contradict each"),
+        (
+            [("w|embed|b", P()), ("b", P("x"))],
+            "the rules for layers/0/b contradict each",
+        ),
+        ([("w|embed|.*b", P()), ("w", P("x"))], "for layers/0/w contradict each"),
+        ([(".*", P()), ("bias", P())], "'bias' fits the end of no path"),
+        ([(".*", P()), ("layers", P())], "'layers' fits the end of no path"),
+        ([(".*", "x")], r"\('.\*', 'x'\) is no rule"),
+        (["xy"], "'xy' is no rule"),
+        ([("(", P())], r"'\(' is no regular expression"),
+    ],
+)
+def test_rules_that_cannot_be_meant_are_refused(ring, rules, message):
+    with pytest.raises(ValueError, match=message):
+        specs_by_path(many_layers(), rules)
 
 
 def test_a_tree_is_laid_out_by_its_specs_and_keeps_its_values(mesh, tree):
@@ -170,7 +239,7 @@ def test_a_leaf_without_a_rule_is_named():
         jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"))),
         pytest.raises(ValueError, match=r"no rule fits momentum/layers/0/b: add one"),
     ):
-        specs_by_path(shapes(), [("w$", P("x")), ("embed", P())])
+        specs_by_path(shapes(), [("w", P("x")), ("embed", P())])
 
 
 @pytest.mark.parametrize(
@@ -179,17 +248,66 @@ def test_a_leaf_without_a_rule_is_named():
         (P("x", None), r"a/1 has rank 1: P\('x', None\) is too long for it"),
         (P("z"), r"a/1: P\('z',\) names \['z'\], not in \['x'\]"),
         (P("x"), r"a/1 has shape \(13,\): P\('x',\) cuts 13 in 8"),
+        (P(("x", "x")), r"a/1: P\(\('x', 'x'\),\) names \['x'\] twice"),
+        (P(P.UNCONSTRAINED), r"a/1: .* does not say where each element belongs"),
     ],
-    ids=["long", "unknown", "indivisible"],
+    ids=["long", "unknown", "indivisible", "twice", "unconstrained"],
 )
 def test_a_spec_that_does_not_fit_is_refused_by_name(ring, spec, message):
     tree = {"a": [np.ones(8), np.ones(13)]}
     with pytest.raises(ValueError, match=message):
         shard_tree(tree, {"a": [P(), spec]})
     with pytest.raises(ValueError, match=message):
-        specs_by_path(tree, [("a/1", spec), ("", P())])
+        specs_by_path(tree, [("a/1", spec), ("a/0", P())])
 
 
 def test_a_scalar_is_never_cut(ring):
     with pytest.raises(ValueError, match=r"rate has rank 0: P\('x',\) is too long"):
         shard_tree({"image": np.ones((8, 2)), "rate": np.float32(1)}, P("x"))
+
+
+@pytest.mark.parametrize("kinds", [("Auto", "Explicit"), ("Explicit", "Auto")])
+@pytest.mark.parametrize("spec", [P("x"), P("y"), P("x", "y"), P("y", "x"), P()])
+def test_axes_of_two_types_serve_as_well(kinds, spec):
+    types = tuple(AxisType[kind] for kind in kinds)
+    with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"), types)):
+        make = sharded_init(lambda n: {"w": n[None] * jnp.ones((8, 16))}, spec)
+        made, laid = make(n=jnp.arange(16.0)), shard_tree(np.ones((8, 16)), spec)
+        check_layout([made["w"], laid], [spec, spec])
+        np.testing.assert_array_equal(made["w"], np.arange(16) * np.ones((8, 16)))
+        with pytest.raises(ValueError, match="cuts an axis by axes of two types"):
+            sharded_init(init, P(("x", "y")))
+
+
+def test_what_cannot_be_made_is_refused_by_name(ring):
+    for specs, message in (
+        (P("z"), r"the array: P\('z',\) names \['z'\]"),
+        ({"b": P()}, "the specs are no prefix of the tree"),
+        ({"a": "x"}, "a: 'x' is no spec"),
+        ({"a": P("x")}, r"a has shape \(13,\): P\('x',\) cuts 13 in 8"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sharded_init(lambda: {"a": jnp.ones(13)}, specs)()
+    with pytest.raises(ValueError, match="the specs are no prefix of the tree"):
+        shard_tree({"a": np.ones(8)}, {"b": P()})
+    with pytest.raises(ValueError, match="a/0 is no number: 'word'"):
+        shard_tree({"a": ["word"]}, P())
+    with pytest.raises(ValueError, match="is traced: call shard_tree outside jit"):
+        jax.jit(lambda a: shard_tree(a, P("x")))(np.ones(8))
+
+
+def test_without_a_mesh_or_a_device_it_says_so():
+    for call in (
+        lambda: shard_tree(np.ones(8), P()),
+        lambda: sharded_init(lambda: jnp.ones(8), P()),
+        lambda: specs_by_path({"w": np.ones(8)}, [("w", P())]),
+    ):
+        with pytest.raises(ValueError, match="no mesh in context"):
+            call()
+    with pytest.raises(ValueError, match="w lies on no device"):
+        bytes_per_device({"w": np.ones(8)})
+
+
+def test_small_floats_of_numpy_are_numbers(ring):
+    half = np.ones(16, jnp.bfloat16)
+    assert bytes_per_device(shard_tree({"w": half}, P("x"))) == 4

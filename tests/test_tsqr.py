@@ -266,6 +266,50 @@ def test_what_is_not_tall_is_refused(a, complaint):
             lstsq(a, np.ones(len(a)))
 
 
+def test_axes_may_come_in_a_list():
+    a, b = noise(40, 3), noise(40, seed=2)
+    with devices((2, 4)):
+        for axis in ["x", "y"], ["y", "x"]:
+            q, r = qr(a, axis)
+            alike((q, r), dense(a))
+            assert str(jax.typeof(q)) == "float64[40@(x,y),3]"
+        alike([lstsq(a, b, ["y"])], [np.linalg.lstsq(a, b)[0]])
+        for axis in [], ["x", "x"]:
+            with pytest.raises(ValueError, match="pass the name of a mesh axis, or"):
+                qr(a, axis)
+
+
+def test_what_is_no_array_of_numbers_is_refused():
+    with devices((8,)):
+        for a, complaint in ([[1.0]], "a is a list"), (np.full((2, 1), None), "of obj"):
+            with pytest.raises(ValueError, match=complaint):
+                qr(a)
+        for b, complaint in ([1.0] * 8, "b is a list"), (np.full(8, None), "of object"):
+            with pytest.raises(ValueError, match=complaint):
+                lstsq(np.ones((8, 2)), b)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), list(zip(KINDS, TYPES[1:3], strict=True)))
+def test_strict_promotion_and_any_sharding_are_enough(kind, dtype):
+    a, b = noise(24, 3, dtype=dtype), noise(24, 2, seed=2).astype(np.float32)
+    expected = np.linalg.lstsq(a, b)[0]
+    with devices((2, 4), kind), jax.numpy_dtype_promotion("strict"):
+        for spec in jax.P(), jax.P("y"), jax.P(("y", "x")):
+            placed = jax.device_put(a, spec), jax.device_put(b, spec)
+            alike([lstsq(*placed)], [expected], atol=1e-5)
+            factors(a, *qr(placed[0], ("x", "y")))
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_dependent_columns_show_on_the_diagonal_of_r(turn):
+    """As lstsq says nothing: two equal columns, and one that is a sum of three."""
+    a = noise(48, 4)
+    a[:, 3] = a[:, 0] if turn else a[:, 0] + a[:, 1] - a[:, 2]
+    with devices((8,)):
+        diagonal = np.abs(np.diag(qr(rows(a))[1]))
+    assert diagonal.min() < 1e-13 * diagonal.max()
+
+
 def test_sides_that_do_not_fit_are_refused():
     with devices((8,)):
         for b in np.ones(7), np.ones((8, 1, 1)):

@@ -29,6 +29,7 @@ from jax.experimental import topologies  # no public name yet, as for the next
 from jax.experimental.mesh_utils import create_device_mesh
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))  # for the modules whose bytes are told
 LIMIT = 300  # seconds, after which a compilation is given up
 PODS = {"v5p:2x2x2": 8, "v5p:8x8x8": 512, "v5p:16x16x16": 4096}
 MESHES = {  # by the axes of a mesh: its shape in each of the pods
@@ -74,7 +75,7 @@ def reduced(size: int, x: int) -> int:
 
 
 def windows(n: int, width: int, stages: int) -> list[tuple[int, int]]:
-    """Return first and last step of the windows in which a matrix is factored."""
+    """Return first and last step of the windows of a Cholesky factorisation."""
     cuts = [n // width * stage // stages for stage in range(stages + 1)]
     return list(pairwise(cuts))
 
@@ -83,7 +84,7 @@ def lu_bytes(n: int, each: int, x: int, y: int, width=64) -> int:
     """Add up what the steps of `lu_factor` send, window by window."""
     high, wide, total = width // x, width // y, 0
     row, rows = width * each, reduced(4 * n, x * y)
-    for first, last in windows(n, width, stages=8):
+    for first, last in resolve_name("examples.lu:windows")(n // width, x):
         panel = (n // x - first * high) * wide * (y - 1) * each
         tournament = (x - 1) * width * (width + 1) * each  # a row and its number
         swaps = reduced(row * n // y, x) + (x - 1) * high * n // y * each

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType
 
 Axes = str | tuple[str, ...]
 
@@ -44,6 +45,21 @@ def parts(axis: Axes) -> int:
     return math.prod(sizes[name] for name in names)
 
 
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
+
+
 def check_batch(arrays: list[Array], axis: Axes):
     """Raise ValueError unless `axis` can cut the first axis of every array."""
     count = parts(axis)
@@ -58,28 +74,43 @@ def check_batch(arrays: list[Array], axis: Axes):
 
 def check_systems(a: Array, b: Array):
     """Raise ValueError unless a [B, n, n] and b [B, n] are systems, one for one."""
-    if np.ndim(a) != 3 or a.shape[1] != a.shape[2] or np.shape(b) != a.shape[:2]:
+    first, second = (getattr(x, "shape", type(x).__name__) for x in (a, b))
+    if len(first) != 3 or first[1] != first[2] or second != first[:2]:
         raise ValueError(
-            f"a {np.shape(a)} and b {np.shape(b)} are no batch of systems: pass "
+            f"a {first} and b {second} are no batch of systems: pass arrays "
             "[B, n, n] and [B, n]"
         )
 
 
-def independently(f: Callable, axis: Axes = "batch") -> Callable:
+def promoted(*arrays: Array) -> list[Array]:
+    """Return all in the one type that holds them: float32 at least, or complex."""
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
+    return [jnp.asarray(array, dtype) for array in arrays]
+
+
+def independently(f: Callable, axis: Axes = "batch", shared: int = 0) -> Callable:
     """Return `f` for a whole batch, jitted, in which no device waits for another.
 
     f: arrays of one problem -> arrays; the result: [B@batch, ..] -> [B@batch, ..]
 
-    `axis` names the mesh axis, or axes, that split the batch. The result raises
+    `axis` names the mesh axis, or axes, that split the batch. The first `shared`
+    arguments belong to all problems: each device has them whole. The result raises
     ValueError if that axis is missing, or does not divide every B. Keep the result:
     `independently(f)` compiles afresh each time.
     """
 
     @jax.jit
     def apply(*arrays):
-        check_batch(jax.tree.leaves(arrays), axis)
-        batch = jax.P(axis)
-        return jax.shard_map(jax.vmap(f), in_specs=batch, out_specs=batch)(*arrays)
+        check_batch(jax.tree.leaves(arrays[shared:]), axis)
+        batch, count = jax.P(axis), len(arrays) - shared
+        specs = (jax.P(),) * shared + (batch,) * count
+        every = jax.vmap(f, (None,) * shared + (0,) * count)
+        laid = [
+            jax.tree.map(lambda x, spec=spec: place(x, spec), array)
+            for array, spec in zip(arrays, specs, strict=True)
+        ]
+        return jax.shard_map(every, in_specs=specs, out_specs=batch)(*laid)
 
     return apply
 
@@ -88,11 +119,12 @@ def independently(f: Callable, axis: Axes = "batch") -> Callable:
 def solve_batch(a: Array, b: Array) -> Array:
     """Solve every system, in the global view: XLA keeps each where it lies.
 
-    a: [B@batch, n, n], b: [B@batch, n] -> [B@batch, n]
+    a: [B@batch, n, n], b: [B@batch, n] -> [B@batch, n], float32 or wider
 
     Raises ValueError for other shapes.
     """
     check_systems(a, b)
+    a, b = promoted(a, b)
     return jnp.linalg.solve(a, b[..., None])[..., 0]
 
 
@@ -100,10 +132,16 @@ def solve_batch(a: Array, b: Array) -> Array:
 def residuals(a: Array, x: Array, b: Array) -> Array:
     """Return `|a x - b|` of every system, on the device that solved it.
 
-    a: [B@batch, n, n], x and b: [B@batch, n] -> [B@batch]
+    a: [B@batch, n, n], x and b: [B@batch, n] -> [B@batch], float32 or wider
     """
     check_systems(a, b)
-    return jnp.linalg.norm((a @ x[..., None])[..., 0] - b, axis=-1)
+    check_systems(a, x)
+    a, x, b = promoted(a, x, b)
+    far = jnp.abs((a @ x[..., None])[..., 0] - b)
+    # in units of the largest, whose square may be too large, or too small, for the type
+    unit = far.max(axis=-1, keepdims=True, initial=0)
+    unit = jnp.where((unit > 0) & (unit < jnp.inf), unit, 1)
+    return unit[:, 0] * jnp.linalg.norm(far / unit, axis=-1)
 
 
 def pad_systems(a, b, axis: Axes = "batch") -> tuple[Array, Array]:
@@ -111,9 +149,12 @@ def pad_systems(a, b, axis: Axes = "batch") -> tuple[Array, Array]:
 
     a: [B, n, n], b: [B, n], on the host -> [N@batch, n, n], [N@batch, n]
 
-    Each device receives its systems alone. Raises ValueError for other shapes, and if
-    the mesh has no such axis.
+    Each device receives its systems alone. Raises ValueError for other shapes, if the
+    mesh has no such axis, and inside `jax.jit`, where nothing is on the host.
     """
+    if isinstance(a, jax.core.Tracer) or isinstance(b, jax.core.Tracer):
+        raise ValueError("arrays inside a transformation: pad them before `jax.jit`")
+    a, b = np.asarray(a), np.asarray(b)
     check_systems(a, b)
     count, n = -len(a) % parts(axis), a.shape[1]
     ones = np.broadcast_to(np.eye(n, dtype=a.dtype), (count, n, n))
@@ -124,6 +165,10 @@ def pad_systems(a, b, axis: Axes = "batch") -> tuple[Array, Array]:
 
 def descend(a: Array, b: Array, tolerance: float) -> tuple[Array, Array]:
     """Run conjugate gradients on one system: [n, n], [n] -> [n], int32[]."""
+    # in units of the largest number, since squares of small ones are 0
+    unit = jnp.abs(b).max(initial=0)
+    unit = jnp.where(unit > 0, unit, 1).astype(b.dtype)
+    b = b / unit
 
     def norm2(r):
         return jnp.vdot(r, r).real
@@ -135,14 +180,14 @@ def descend(a: Array, b: Array, tolerance: float) -> tuple[Array, Array]:
 
     def turn(state):
         x, r, p, turns = state
-        step = norm2(r) / jnp.vdot(p, a @ p).real
+        step = (norm2(r) / jnp.vdot(p, a @ p).real).astype(b.dtype)
         after = r - step * (a @ p)
-        p_after = after + norm2(after) / norm2(r) * p
+        p_after = after + (norm2(after) / norm2(r)).astype(b.dtype) * p
         return x + step * p, after, p_after, turns + 1
 
     turns = jnp.zeros_like(norm2(b), dtype=jnp.int32)
     x, _, _, turns = lax.while_loop(unfinished, turn, (0 * b, b, b, turns))
-    return x, turns
+    return x * unit, turns
 
 
 def conjugate_gradients(a: Array, b: Array, tolerance: float = 1e-5):
@@ -151,8 +196,15 @@ def conjugate_gradients(a: Array, b: Array, tolerance: float = 1e-5):
     a: [n, n], b: [n] -> [n], int32[]. Batch it with `independently` or `jax.vmap`.
 
     It ends when `|a x - b| <= tolerance |b|`, or after 10 n turns. The gradient is that
-    of the solution, found by a second run, not that of the loop.
+    of the solution, found by a second run, not that of the loop. Raises ValueError for
+    other shapes, and for a tolerance that nothing keeps.
     """
+    first, second = (getattr(x, "shape", type(x).__name__) for x in (a, b))
+    if len(first) != 2 or first != (*second, *second):
+        raise ValueError(f"a {first} and b {second} are no system: pass [n, n] and [n]")
+    if isinstance(tolerance, int | float) and not tolerance >= 0:
+        raise ValueError(f"a tolerance of {tolerance}: take a number of at least 0")
+    a, b = promoted(a, b)
 
     def forward(_, b):
         return descend(a, b, tolerance)

@@ -42,7 +42,10 @@ class Solution(NamedTuple):
     """A solution: `x` as `b`, and two numbers that are equal on all devices.
 
     `iterations` is how many steps were taken, `residual` the norm of b - A x by that of
-    b; `cg` takes it from its recurrence.
+    b, computed from this x in the end: so it may stay above `tol`, by about eps times
+    the condition number. Where a number is NaN or infinite, or x out of the range of
+    its type, it is NaN, infinite or 1. Its derivative is 0, which is that of the exact
+    solution's.
     """
 
     x: Array
@@ -58,19 +61,37 @@ def dots(axes: Axes, *pairs: tuple[Array, Array]) -> Array:
     return lax.psum(jnp.stack([jnp.vdot(a, b).real for a, b in pairs]), axes)
 
 
-def check_problem(b: Array, stop: Stop):
+def check_problem(b: Array, axes: Axes, stop: Stop):
     """Raise ValueError unless b is a vector of fractions and the limits make sense."""
-    if not jnp.issubdtype(b.dtype, jnp.inexact):
-        raise ValueError(f"b is {b.dtype}: pass floating-point or complex numbers")
-    if min(stop) < 0:
+    if not (hasattr(b, "dtype") and jnp.issubdtype(b.dtype, jnp.inexact)):
+        kind = getattr(b, "dtype", type(b).__name__)
+        raise ValueError(f"b is {kind}: pass floating-point or complex numbers")
+    if missing := [name for name in _axis_names(axes) if not _in_reach(name)]:
+        raise ValueError(
+            f"no axis {missing} here: call it inside `jax.shard_map`, over a mesh with "
+            f"the axes {axes}"
+        )
+    if not all(number >= 0 for number in stop):
         raise ValueError(f"{stop}: pass numbers that are 0 or more")
 
 
-def check_powers(b: Array, s: int, stop: Stop):
-    """Raise ValueError unless b is real, s at least 1 and the limits make sense."""
-    check_problem(b, stop)
+def check_products(b: Array, **products: Callable):
+    """Raise ValueError unless each returns a block like the one that it takes."""
+    for name, product in products.items():
+        out = jax.eval_shape(product, b)
+        if (out.shape, out.dtype) != (b.shape, b.dtype):
+            raise ValueError(
+                f"{name} makes {out.dtype}{list(out.shape)} of "
+                f"{b.dtype}{list(b.shape)}: return a block like the one that it takes"
+            )
+
+
+def check_powers(powers: Callable, b: Array, axes: Axes, s: int, stop: Stop):
+    """Raise ValueError unless b is real, s at least 1 and all else makes sense."""
+    check_problem(b, axes, stop)
     if s < 1 or jnp.iscomplexobj(b):
         raise ValueError(f"s = {s} for b of {b.dtype}: pass s >= 1 and real numbers")
+    check_products(b, powers=lambda v: powers(jnp.stack([v, v]), 1)[1, 0])
 
 
 def cg(
@@ -87,9 +108,11 @@ def cg(
     `matvec` maps a block of v to a block of A v; `precondition` a block of r to one of
     M r, with M near the inverse of A, Hermitian and positive definite. It can be
     differentiated: the derivative is another solution with the same A. Raises
-    ValueError if b is of integers. An A that is not positive definite gives no error.
+    ValueError if b is of integers or a product unlike it. An A that is not positive
+    definite gives no error, but a residual that tells.
     """
-    check_problem(b, stop)
+    check_problem(b, axes, stop)
+    check_products(b, matvec=matvec, precondition=precondition)
 
     def measured(r):
         # jit hides replicated arrays in them, which custom_linear_solve would make vary
@@ -101,24 +124,21 @@ def cg(
         steps, _, x, r, p, s, u, w, new, delta, gamma, alpha = state
         beta = new / gamma
         alpha = new / (delta - beta * new / alpha)  # delta is not (p, s), but gives it
-        p, s = u + beta * p, w + beta * s  # s is A p, by the same recurrence
-        x, r = x + alpha * p, r - alpha * s
+        keep, go = beta.astype(b.dtype), alpha.astype(b.dtype)
+        p, s = u + keep * p, w + keep * s  # s is A p, by the same recurrence
+        x, r = x + go * p, r - go * s
         *measures, square = measured(r)
         return steps + 1, square, x, r, p, s, *measures, new, alpha
 
-    def run(_, b):
+    def run(b):
         zero = jnp.zeros_like(b)
         *measures, whole = measured(b)
         never = jnp.full_like(whole, jnp.inf)  # the gamma before: so beta = 0
         start = zero, b, zero, zero, *measures, never, jnp.ones_like(whole)
-        steps, square, x, *_ = _loop(step, whole, start, stop)
-        report = steps.astype(whole.dtype), jnp.sqrt(_ratio(square, whole))
-        return x, lax.pcast(jnp.stack(report), axes, to="varying")  # as x: one type
+        steps, _, x, *_ = _loop(step, whole, start, stop)
+        return x, steps
 
-    x, report = lax.custom_linear_solve(
-        jax.jit(matvec), b, run, symmetric=True, has_aux=True
-    )
-    return Solution(x, *_agreed(report, axes))
+    return _solution(run, matvec, b, axes)
 
 
 def s_step_cg(
@@ -130,12 +150,12 @@ def s_step_cg(
 
     `powers(v, s)` maps blocks [2, n, ..] of two vectors to [s + 1, 2, n, ..], their
     products with A^0 .. A^s: `repeat(matvec)`, or better something that exchanges once.
-    Scale A and b so that the largest eigenvalue is about 1. In float32 take s up to 4:
-    beyond it, or for eigenvalues close together, the powers are parallel to within
-    rounding, so `residual` is that of the result, not of the recurrence. Raises
-    ValueError if b is not real or s < 1.
+    Scale A and b so that the largest eigenvalue is about 1. Powers grow parallel, to
+    within rounding, so a larger s may take more steps or never arrive: `residual`
+    tells. Differentiated like `cg`. Raises ValueError if b is not real, if s < 1, or
+    for a product unlike b.
     """
-    check_powers(b, s, stop)
+    check_powers(powers, b, axes, s, stop)
     size = 2 * (s + 1)  # the basis: p, A p, .. A^s p, r, A r, .. A^s r
     units = jnp.eye(size, dtype=b.dtype)
     shift = jnp.eye(size, k=-1, dtype=b.dtype).at[s + 1, s].set(0)  # A, in the basis
@@ -155,22 +175,68 @@ def s_step_cg(
         dx, r, p = (jnp.reshape(by @ basis, b.shape) for by in found)
         return steps + s, found[1] @ gram @ found[1], x + dx, r, p
 
-    (whole,) = dots(axes, (b, b))
-    steps, _, x, *_ = _loop(step, whole, (jnp.zeros_like(b), b, b), stop)
-    rest = b - powers(jnp.stack([x, x]), 1)[1, 0]
-    (square,) = dots(axes, (rest, rest))
+    def matvec(v):
+        return powers(jnp.stack([v, v]), 1)[1, 0]
+
+    def run(b):
+        (whole,) = dots(axes, (b, b))
+        steps, _, x, *_ = _loop(step, whole, (jnp.zeros_like(b), b, b), stop)
+        return x, steps
+
+    return _solution(run, matvec, b, axes)
+
+
+def _axis_names(axes: Axes) -> tuple[str, ...]:
+    return (axes,) if isinstance(axes, str) else tuple(axes)
+
+
+def _in_reach(name: str) -> bool:
+    """Say whether `name` is an axis over which this program may add up."""
+    try:
+        lax.axis_size(name)
+    except NameError:
+        return False
+    return True
+
+
+def _scale(b: Array, axes: Axes) -> Array:
+    """Return a power of two near the largest element, so that no square overflows.
+
+    The same on all devices; 1 for a vector of zeros, NaN for one that is not finite.
+    """
+    most = jnp.abs(b).max(initial=0)
+    most = jnp.where(most < jnp.inf, most, jnp.inf)  # some a pmax drops NaN
+    most = lax.pmax(lax.stop_gradient(most), axes)
+    _, power = jnp.frexp(jnp.where((most > 0) & (most < jnp.inf), most, 1))
+    scale = jnp.ldexp(jnp.ones_like(most), power - 1)
+    return jnp.where(most < jnp.inf, scale, jnp.nan)
+
+
+def _solution(run: Callable, matvec: Callable, b: Array, axes: Axes) -> Solution:
+    """Solve by `run`, which solves for numbers around 1; measure what is left of b."""
+
+    def solve(_, b):
+        scale = _scale(b, axes)
+        x, steps = run(b / scale.astype(b.dtype))
+        report = lax.pcast((steps, scale), axes, to="varying")  # as x: one type
+        return x * scale.astype(x.dtype), report
+
+    x, (steps, scale) = lax.custom_linear_solve(
+        jax.jit(matvec), b, solve, symmetric=True, has_aux=True
+    )
+    scale = scale.astype(b.dtype)
+    # not finite, or 0, if x is out of range
+    b, known = (lax.stop_gradient(v) / scale for v in (b, x))
+    rest = b - lax.stop_gradient(matvec(known))
+    square, whole = dots(axes, (rest, rest), (b, b))
+    first = lax.axis_index(_axis_names(axes)) == 0
+    steps = lax.psum(jnp.where(first, steps, 0), axes)  # for the type: all agree
     return Solution(x, steps, jnp.sqrt(_ratio(square, whole)))
-
-
-def _agreed(report: Array, axes: Axes) -> tuple[Array, Array]:
-    """Return steps and residual, which all devices know, as numbers of that type."""
-    steps, residual = lax.pmax(lax.stop_gradient(report), axes)
-    return steps.astype(int), residual
 
 
 def _loop(step: Callable, square: Array, start: tuple, stop: Stop):
     """Repeat `step` until the residual's square, in its state, is small enough."""
-    limit = stop.tol**2 * square
+    limit = jnp.asarray(stop.tol, square.dtype) ** 2 * square
 
     def unfinished(state):
         return (state[1] > limit) & (state[0] < stop.maxiter)
@@ -205,25 +271,28 @@ def lanczos(matvec: Callable, v: Array, axes: Axes, steps: int) -> tuple[Array, 
     v: [n, ..], a block of any vector -> diagonal [steps], beside it [steps - 1]
 
     One all-reduce a step. `A` is Hermitian. Without orthogonalisation an eigenvalue may
-    appear more than once; the largest and the smallest are right. Raises ValueError for
-    no step or a vector of integers. Source: C. Lanczos, J. Res. Natl. Bur. Stand. 45
-    (1950), 255.
+    appear more than once; the largest and the smallest are right. A v that is 0 or not
+    finite gives NaN. Raises ValueError for no step or a vector of integers. Source: C.
+    Lanczos, J. Res. Natl. Bur. Stand. 45 (1950), 255.
     """
-    check_problem(v, STOP)
+    check_problem(v, axes, STOP)
+    check_products(v, matvec=matvec)
     if steps < 1:
         raise ValueError(f"{steps} steps give no matrix: take 1 or more")
 
     def step(state, _):
         before, v, beta = state
-        w = matvec(v) - beta * before
+        w = matvec(v) - beta.astype(v.dtype) * before
         product, square, one = dots(axes, (v, w), (w, w), (v, v))
         alpha = _ratio(product, one)  # rounding lets the norm of v drift from 1
         beta = jnp.sqrt(jnp.maximum(square - alpha * product, 0))  # |w - alpha v|
-        after = _ratio(w - alpha * v, beta)
+        after = _ratio(w - alpha.astype(v.dtype) * v, beta.astype(v.dtype))
         return (v, after, beta), (alpha, beta)
 
+    v /= _scale(v, axes).astype(v.dtype)
     (square,) = dots(axes, (v, v))
-    state = jnp.zeros_like(v), v / jnp.sqrt(square), jnp.zeros_like(square)
+    v /= jnp.sqrt(square).astype(v.dtype)
+    state = jnp.zeros_like(v), v, jnp.zeros_like(square)
     _, (diagonal, beside) = lax.scan(step, state, length=steps)
     return diagonal, beside[:-1]
 

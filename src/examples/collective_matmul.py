@@ -3,7 +3,7 @@
 
 On a mesh axis x of P devices a product of split matrices must move one of them. Round a
 ring it moves panel by panel, each hop beside the product of the panel at hand, so that
-a device holds two panels of the traveller and never the whole of it.
+a device holds two panels of the traveller, never the whole of it, and that product.
 
     ring_matmul   a  [M@x, K]   b  [K@x, N]   ->  c  [M@x, N]    b travels
     ag_matmul     a  [M@x, K]   b  [K, N@x]   ->  c  [M, N@x]    a travels
@@ -12,6 +12,10 @@ a device holds two panels of the traveller and never the whole of it.
 Each device sends P - 1 panels, (P - 1) / P of the traveller: as much as an all-gather
 or a reduce-scatter of it. With `ways=2` half a panel goes each way round: as many bytes
 in twice as many messages, over both directions of every link.
+
+Words held beside operands and result, on three devices or more: ring_matmul 2 KN/P +
+MN/P + 2 MK/P^2, ag_matmul 2 MK/P + MN/P^2, matmul_rs MN/P + MK/P^2; with `ways=2` at
+most twice that. So for M much larger than K, b gathered (KN words) takes less room.
 
 Source: Wang et al., Overlap Communication with Dependent Computation via Decomposition
 in Large Deep Learning Models, ASPLOS 2023, https://doi.org/10.1145/3567955.3567959.
@@ -22,10 +26,15 @@ Copy this file alone: it needs JAX only.
 """
 
 from collections.abc import Callable
+from numbers import Integral
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType
+
+ROWS, COLUMNS = jax.P("x", None), jax.P(None, "x")
 
 
 def shift(x: Array, axis_name: str, step: int) -> Array:
@@ -36,9 +45,16 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
 
 def wide(*arrays: Array) -> jnp.dtype:
     """Return the type to add up products in: float32 for narrower floats."""
-    dtype = jnp.result_type(*arrays)
-    floating = jnp.issubdtype(dtype, jnp.floating)
-    return jnp.promote_types(dtype, jnp.float32) if floating else dtype
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(*arrays)
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.dtype(jnp.float32) if narrow else dtype
+
+
+def common(*arrays: Array) -> np.dtype:
+    """Return the type of a result, also where JAX shall promote nothing by itself."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*arrays)
 
 
 def product(a: Array, b: Array) -> Array:
@@ -48,19 +64,60 @@ def product(a: Array, b: Array) -> Array:
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
+
+
+def promotes(dtype: jnp.dtype) -> bool:
+    """Say whether JAX finds a common type for this one and another."""
+    bits = jnp.finfo if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo
+    return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
+
+
+def check_matrices(a: Array, b: Array):
+    """Raise ValueError unless a [M, K] and b [K, N] have a product."""
+    for name, x in (("a", a), ("b", b)):
+        if not isinstance(x, Array):
+            raise ValueError(f"{name} is a {type(x).__name__}: pass an array")
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+    if not a.size * b.size:
+        raise ValueError(f"{a.shape} x {b.shape}: there is nothing to multiply")
+    if a.dtype != b.dtype and not (promotes(a.dtype) and promotes(b.dtype)):
+        raise ValueError(
+            f"{a.dtype} and {b.dtype} have no common type: convert one of them"
+        )
 
 
 def check_product(a: Array, b: Array, rows: int, inner: int, columns: int):
     """Raise ValueError unless a [M, K] and b [K, N] can be cut into so many parts."""
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+    check_matrices(a, b)
     sizes, parts = (*a.shape, b.shape[1]), (rows, inner, columns)
     for name, size, count in zip("MKN", sizes, parts, strict=True):
         if size % count:
@@ -72,7 +129,7 @@ def check_product(a: Array, b: Array, rows: int, inner: int, columns: int):
 
 def lanes(rows: int, ways: int) -> list[tuple[int, int, int]]:
     """Return `step, first, height` of the parts in which a panel of `rows` travels."""
-    if ways not in (1, 2):
+    if not isinstance(ways, Integral) or ways not in (1, 2):
         raise ValueError(f"a ring has 1 or 2 ways round, not {ways}")
     half = rows // ways
     return [(+1, 0, half), (-1, half, rows - half)][:ways]
@@ -134,11 +191,10 @@ def ring_matmul(a: Array, b: Array, ways: int = 1) -> Array:
     Raises ValueError if x does not divide M and K, or `ways` is not 1 or 2.
     """
     [size] = mesh_sizes("x")
+    lanes(0, ways)
     check_product(a, b, size, size, 1)
 
-    @jax.shard_map(
-        in_specs=(jax.P("x", None), jax.P("x", None)), out_specs=jax.P("x", None)
-    )
+    @jax.shard_map(in_specs=(ROWS, ROWS), out_specs=ROWS)
     def multiply(rows, panel):
         def meet(total, part, row):
             columns = lax.dynamic_slice_in_dim(rows, row, part.shape[0], axis=1)
@@ -146,9 +202,9 @@ def ring_matmul(a: Array, b: Array, ways: int = 1) -> Array:
 
         shape = rows.shape[0], panel.shape[1]
         zeros = jnp.zeros_like(rows, shape=shape, dtype=wide(a, b))
-        return circulate(panel, ways, meet, zeros).astype(jnp.result_type(a, b))
+        return circulate(panel, ways, meet, zeros).astype(common(a, b))
 
-    return multiply(a, b)
+    return multiply(place(a, ROWS), place(b, ROWS))
 
 
 @jax.jit(static_argnames="ways")
@@ -160,21 +216,20 @@ def ag_matmul(a: Array, b: Array, ways: int = 1) -> Array:
     Raises ValueError if x does not divide M and N, or `ways` is not 1 or 2.
     """
     [size] = mesh_sizes("x")
+    lanes(0, ways)
     check_product(a, b, size, 1, size)
 
-    @jax.shard_map(
-        in_specs=(jax.P("x", None), jax.P(None, "x")), out_specs=jax.P(None, "x")
-    )
+    @jax.shard_map(in_specs=(ROWS, COLUMNS), out_specs=COLUMNS)
     def multiply(panel, columns):
         def meet(c, part, row):
             rows = product(part, columns).astype(c.dtype)
             return lax.dynamic_update_slice_in_dim(c, rows, row, axis=0)
 
-        shape, dtype = (a.shape[0], columns.shape[1]), jnp.result_type(a, b)
+        shape, dtype = (a.shape[0], columns.shape[1]), common(a, b)
         c = jnp.zeros_like(columns, shape=shape, dtype=dtype)
         return circulate(panel, ways, meet, c)
 
-    return multiply(a, b)
+    return multiply(place(a, ROWS), place(b, COLUMNS))
 
 
 @jax.jit(static_argnames="ways")
@@ -186,19 +241,18 @@ def matmul_rs(a: Array, b: Array, ways: int = 1) -> Array:
     Raises ValueError if x does not divide M and K, or `ways` is not 1 or 2.
     """
     [size] = mesh_sizes("x")
+    lanes(0, ways)
     check_product(a, b, size, size, 1)
 
-    @jax.shard_map(
-        in_specs=(jax.P(None, "x"), jax.P("x", None)), out_specs=jax.P("x", None)
-    )
+    @jax.shard_map(in_specs=(COLUMNS, ROWS), out_specs=ROWS)
     def multiply(columns, rows):
         def part(row, height):
             piece = lax.dynamic_slice_in_dim(columns, row, height)
-            return product(piece, rows).astype(jnp.result_type(a, b))
+            return product(piece, rows).astype(common(a, b))
 
         return collect(a.shape[0] // size, ways, part)
 
-    return multiply(a, b)
+    return multiply(place(a, COLUMNS), place(b, ROWS))
 
 
 def main():

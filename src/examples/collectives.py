@@ -27,6 +27,7 @@ along it, as its type says, and each device rounds a sum to the type of its bloc
 
 from collections.abc import Callable
 from functools import partial
+from numbers import Integral
 
 import jax
 import jax.numpy as jnp
@@ -41,14 +42,21 @@ PIECES = {  # what one device of P sends, in P-ths of its operand
 }
 
 
+def check_kind(kind: str, size: int):
+    """Raise ValueError unless so many devices can take part in such a collective."""
+    if kind not in PIECES:
+        raise ValueError(f"{kind!r} is no collective of {[*PIECES]}")
+    if size < 1 or (kind == "doubling" and size & (size - 1)):
+        raise ValueError(f"{size} devices: pass 1 or more, for doubling a power of two")
+
+
 def ring_bytes(kind: str, operand: int, size: int) -> int:
     """Return how many bytes one of `size` devices sends of its `operand` bytes.
 
     `kind` is XLA's name of a collective, such as "all-gather", or "doubling". Raises
-    ValueError if it is another one.
+    ValueError if it is another one, or `size` is not a power of two for doubling.
     """
-    if kind not in PIECES:
-        raise ValueError(f"{kind!r} is no collective of {[*PIECES]}")
+    check_kind(kind, size)
     return -(-PIECES[kind](size) * operand // size)
 
 
@@ -58,12 +66,11 @@ def ring_turns(kind: str, size: int, ways: int = 1) -> int:
     `kind` is XLA's name of a collective, such as "all-gather", or "doubling". Raises
     ValueError if it is another one, or `ways` is not 1 or 2.
     """
+    check_kind(kind, size)
     *_, (_, _, last) = legs(size, ways)
     turns = {"all-reduce": 2 * last, "all-to-all": size - 1}
     turns |= {"all-gather": last, "reduce-scatter": last}
     turns |= {"doubling": size.bit_length() - 1}
-    if kind not in turns:
-        raise ValueError(f"{kind!r} is no collective of {[*PIECES]}")
     return turns[kind]
 
 
@@ -73,11 +80,25 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
     return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
 
 
+def in_reach(axis_name: str | tuple[str, ...]) -> bool:
+    """Say whether this is a mesh axis along which this program may send."""
+    try:
+        lax.axis_size(axis_name)
+    except NameError:
+        return False
+    return True
+
+
 def ring(axis_name: str | tuple[str, ...]) -> tuple[int, Array]:
     """Return the size of the ring `axis_name` and our rank on it, or raise ValueError.
 
     A rank follows the order of a tuple of axes, `ppermute` that of the mesh.
     """
+    if not in_reach(axis_name):
+        raise ValueError(
+            f"no axis {axis_name!r} here: call it inside `jax.shard_map`, over a mesh "
+            "that has it"
+        )
     size, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
     axes = jax.sharding.get_abstract_mesh().axis_names
     order = tuple(axis for axis in axes if axis in axis_name)
@@ -88,7 +109,7 @@ def ring(axis_name: str | tuple[str, ...]) -> tuple[int, Array]:
 
 def legs(size: int, ways: int) -> list[tuple[tuple[int, ...], int, int]]:
     """Return `steps, first, last`: who goes which way, from turn `first` to `last`."""
-    if ways not in (1, 2):
+    if not isinstance(ways, Integral) or ways not in (1, 2):
         raise ValueError(f"a ring has 1 or 2 ways round, not {ways}")
     both = (size - 1) // 2 * (ways - 1)
     return [((+1, -1)[:ways], 0, both), ((+1,), both, size - 1 - both)]
@@ -114,6 +135,16 @@ def piece_width(block: Array, axis: int, size: int) -> int:
     return n // size
 
 
+def check_whole(block: Array, *axes: int):
+    """Raise ValueError for a block that is itself cut along these axes, or any."""
+    spec = jax.typeof(block).sharding.spec
+    if any(spec[axis] is not None for axis in axes or range(block.ndim)):
+        raise ValueError(
+            f"{jax.typeof(block)} is still cut: name all its axes in `axis_names` of "
+            "`jax.shard_map`"
+        )
+
+
 def check_sum(block: Array):
     """Raise ValueError for truth values, whose sums `lax.psum` counts in integers."""
     if block.dtype == jnp.bool:
@@ -130,6 +161,7 @@ def ring_all_gather(
     Raises ValueError if the block has no such axis, or `ways` is not 1 or 2.
     """
     size, rank = ring(axis_name)
+    check_whole(block)
     n, axis = piece_width(block, axis, 1), axis % block.ndim
 
     def put(whole, part, owner):
@@ -161,6 +193,7 @@ def ring_reduce_scatter(
     check_sum(block)
     size, rank = ring(axis_name)
     n, axis = piece_width(block, axis, size), axis % block.ndim
+    check_whole(block, axis)
     (_, _, back), (_, _, there) = legs(size, ways)
 
     def piece(owner):
@@ -184,7 +217,9 @@ def ring_all_reduce(block: Array, axis_name: str, ways: int = 1) -> Array:
 
     Raises ValueError if `ways` is not 1 or 2.
     """
-    row = jnp.pad(block.ravel(), (0, -block.size % lax.axis_size(axis_name)))
+    size, _ = ring(axis_name)
+    check_whole(block)
+    row = jnp.pad(block.ravel(), (0, -block.size % size))
     piece = ring_reduce_scatter(row, axis_name, 0, ways)
     row = ring_all_gather(piece, axis_name, 0, ways)
     return row[: block.size].reshape(block.shape)
@@ -220,6 +255,7 @@ def direct_all_to_all(
     Raises ValueError if P does not divide the axis to split, or there is no such axis.
     """
     size, rank = ring(axis_name)
+    check_whole(block)
     n, _ = piece_width(block, split_axis, size), piece_width(block, concat_axis, 1)
     split_axis, concat_axis = split_axis % block.ndim, concat_axis % block.ndim
     arrived = []

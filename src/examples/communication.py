@@ -138,7 +138,9 @@ def measure(f: Callable, *args) -> Program:
     if not callable(f):
         raise ValueError(f"measure takes a function and its arguments, not {f!r}")
     for path, leaf in jax.tree.leaves_with_path(args):
-        if not hasattr(leaf, "dtype") and not isinstance(leaf, int | float | complex):
+        kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+        number = hasattr(leaf, "dtype") or isinstance(leaf, int | float | complex)
+        if not number or kind in (*"OSUMm",):
             raise ValueError(
                 f"args{jax.tree_util.keystr(path)} is a {type(leaf).__name__}: pass "
                 "arrays, numbers or ShapeDtypeStructs, and close over everything else"
@@ -164,7 +166,11 @@ def read(text: str, mesh: jax.sharding.Mesh | Mapping | None = None) -> Program:
     text: what `compiled.as_text()` returns. mesh: a mesh or its shape, `{"x": 4}`; the
     collectives' `axes` are None without. Raises ValueError if `text` has no entry.
     """
+    if not isinstance(text, str):
+        raise ValueError(f"pass the text of a compiled program, not {text!r}")
     shape = getattr(mesh, "shape", mesh)
+    if not isinstance(shape, Mapping | None):
+        raise ValueError(f"{mesh!r} is no mesh, and no shape of one such as {{'x': 4}}")
     return Program(tuple(_walk(_parse(text, [dict(shape)] if shape else []))))
 
 

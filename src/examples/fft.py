@@ -17,8 +17,10 @@ together in memory, and a vector as a matrix [R@x, C]. Of P = X Y devices, each 
     pencils   (1 - 1/X) / P + (1 - 1/Y) / P in 2
     vector    3 (1 - 1/P) / P in 3, or 2 (1 - 1/P) / P in 2 if transposed
 
-which is what has to change hands, once for each swap of axes. The method for vectors
-is that of Bailey, "FFTs in external or hierarchical memory", Supercomputing 1989.
+which is the least for a swap of axes in which each device keeps its share; it is no
+bound on the transform. Input of NumPy, or that lies otherwise, is laid out as above
+first. The method for vectors is that of Bailey, "FFTs in external or hierarchical
+memory", Supercomputing 1989.
 
     JAX_NUM_CPU_DEVICES=8 python fft.py
 
@@ -26,21 +28,37 @@ Copy this file alone: it needs JAX only.
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType
+
+NORMS = None, "backward", "ortho", "forward"
 
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
+
+
+def counts() -> tuple[int, int]:
+    """Return X and Y of the mesh in context, where Y is 1 if it has no axis y."""
+    return (*mesh_sizes(*cuts()), 1)[:2]
 
 
 def ways(name: str) -> int:
@@ -64,11 +82,20 @@ def check_cut(name: str, size: int, count: int):
         )
 
 
-def checked(a: Array, **counts: int) -> Array:
-    """Return `a` in single or double precision, if each axis can be cut so many times.
+def check_array(name: str, array: Array):
+    """Raise ValueError unless this argument is an array of numbers."""
+    if not hasattr(array, "dtype"):
+        kind = type(array).__name__
+        raise ValueError(f"{name} is a {kind}: pass an array of NumPy or JAX")
+    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
+        raise ValueError(f"{name} is of {array.dtype}: pass an array of numbers")
 
-    Raises ValueError if not, or if `a` has more or fewer axes than `counts`.
-    """
+
+def check_axes(a: Array, norm: str | None, **counts: int):
+    """Raise ValueError unless `a` has these axes, and each can be cut so many times."""
+    check_array("a", a)
+    if norm not in NORMS:
+        raise ValueError(f"norm = {norm!r}: pass one of {NORMS}")
     if a.ndim != len(counts):
         raise ValueError(
             f"{a.dtype}{list(a.shape)} has not the axes {', '.join(counts)}: for a "
@@ -76,7 +103,39 @@ def checked(a: Array, **counts: int) -> Array:
         )
     for (name, count), size in zip(counts.items(), a.shape, strict=True):
         check_cut(name, size, count)
-    return a.astype(jnp.promote_types(jnp.result_type(a, 1.0), jnp.float32))
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
+
+
+@jax.jit(static_argnames=("transform", "before", "after", "options"))
+def on_blocks(
+    transform: Callable, a: Array, before: jax.P, after: jax.P, options: tuple
+) -> Array:
+    """Lay `a` out by `before`, and transform its blocks to those of `after`.
+
+    Integers and small floating-point numbers become those of single precision.
+    """
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.promote_types(jnp.result_type(a, 1.0), jnp.float32)
+
+    @jax.shard_map(in_specs=before, out_specs=after)
+    def run(block):
+        return transform(block, *options)
+
+    return run(place(a, before).astype(dtype))
 
 
 def recut(block: Array, name: str, split: int, join: int) -> Array:
@@ -117,13 +176,26 @@ def ifft_columns(block: Array, norm: str | None) -> Array:
     return recut(block, "x", 0, 1)
 
 
-def checked_field(a: Array) -> Array:
-    """Return a field as `checked` does, if its axes can be cut as both layouts ask."""
-    [x], y = mesh_sizes("x"), ways("y")
-    return checked(a, N0=x, N1=math.lcm(x, y), N2=y)
+def field_turned(block: Array, norm: str | None) -> Array:
+    """Transform a block of a field: [N0@x, N1@y, N2] -> [N1@x, N2@y, N0]."""
+    return fft_columns(fft_planes(block, "y", norm), norm)
 
 
-@jax.jit(static_argnames="norm")
+def field_turned_back(block: Array, norm: str | None) -> Array:
+    """Undo `field_turned`: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2]."""
+    return ifft_planes(ifft_columns(block, norm), "y", norm)
+
+
+def straight(block: Array, norm: str | None) -> Array:
+    """Transform a block of a field: [N0@x, N1@y, N2] -> [N0, N1@x, N2@y]."""
+    return jnp.moveaxis(field_turned(block, norm), 2, 0)
+
+
+def straight_back(block: Array, norm: str | None) -> Array:
+    """Undo `straight`: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2]."""
+    return field_turned_back(jnp.moveaxis(block, 0, 2), norm)
+
+
 def fftn_transposed(a: Array, *, norm: str | None = None) -> Array:
     """Transform a field, and leave its first axis last.
 
@@ -134,33 +206,22 @@ def fftn_transposed(a: Array, *, norm: str | None = None) -> Array:
     `norm` is "backward" (as for None), "ortho" or "forward". Raises ValueError unless
     X divides N0, X and Y divide N1, and Y divides N2.
     """
-    a = checked_field(a)
-
-    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(*cuts()))
-    def run(block):
-        return fft_columns(fft_planes(block, "y", norm), norm)
-
-    return run(a)
+    x, y = counts()
+    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=y)
+    return on_blocks(field_turned, a, jax.P(*cuts()), jax.P(*cuts()), (norm,))
 
 
-@jax.jit(static_argnames="norm")
 def ifftn_transposed(a: Array, *, norm: str | None = None) -> Array:
     """Undo `fftn_transposed`.
 
     a: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
     a: [N1@x, N2, N0] -> [N0@x, N1, N2] on a mesh without y
     """
-    [x], y = mesh_sizes("x"), ways("y")
-    a = checked(a, N1=math.lcm(x, y), N2=y, N0=x)
-
-    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(*cuts()))
-    def run(block):
-        return ifft_planes(ifft_columns(block, norm), "y", norm)
-
-    return run(a)
+    x, y = counts()
+    check_axes(a, norm, N1=math.lcm(x, y), N2=y, N0=x)
+    return on_blocks(field_turned_back, a, jax.P(*cuts()), jax.P(*cuts()), (norm,))
 
 
-@jax.jit(static_argnames="norm")
 def fftn(a: Array, *, norm: str | None = None) -> Array:
     """Transform a field along its three axes, as `jnp.fft.fftn` does.
 
@@ -169,30 +230,20 @@ def fftn(a: Array, *, norm: str | None = None) -> Array:
 
     Axes and indices keep their order. `norm` and errors are as in `fftn_transposed`.
     """
-    a = checked_field(a)
-
-    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(None, *cuts()))
-    def run(block):
-        return jnp.moveaxis(fft_columns(fft_planes(block, "y", norm), norm), 2, 0)
-
-    return run(a)
+    x, y = counts()
+    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=y)
+    return on_blocks(straight, a, jax.P(*cuts()), jax.P(None, *cuts()), (norm,))
 
 
-@jax.jit(static_argnames="norm")
 def ifftn(a: Array, *, norm: str | None = None) -> Array:
     """Undo `fftn`, as `jnp.fft.ifftn` does.
 
     a: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
     a: [N0, N1@x, N2] -> [N0@x, N1, N2] on a mesh without y
     """
-    a = checked_field(a)
-
-    @jax.shard_map(in_specs=jax.P(None, *cuts()), out_specs=jax.P(*cuts()))
-    def run(block):
-        block = ifft_columns(jnp.moveaxis(block, 0, 2), norm)
-        return ifft_planes(block, "y", norm)
-
-    return run(a)
+    x, y = counts()
+    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=y)
+    return on_blocks(straight_back, a, jax.P(None, *cuts()), jax.P(*cuts()), (norm,))
 
 
 # ------------------------------------------------------------ real fields
@@ -221,7 +272,17 @@ def irfft_planes(block: Array, size: int, norm: str | None) -> Array:
     return jnp.fft.irfft(rows[..., : size // 2 + 1], size, norm=norm)
 
 
-@jax.jit(static_argnames="norm")
+def real(block: Array, norm: str | None) -> Array:
+    """Transform a real block of a field: [N0@x, N1@y, N2] -> [N0, N1@x, K@y]."""
+    return jnp.moveaxis(fft_columns(rfft_planes(block, norm), norm), 2, 0)
+
+
+def real_back(block: Array, size: int, norm: str | None) -> Array:
+    """Undo `real`: [N0, N1@x, K@y] -> [N0@x, N1@y, N2], where N2 is `size`."""
+    block = ifft_columns(jnp.moveaxis(block, 0, 2), norm)
+    return irfft_planes(block, size, norm)
+
+
 def rfftn(a: Array, *, norm: str | None = None) -> Array:
     """Transform a real field, and leave out the half that is only conjugated.
 
@@ -233,20 +294,14 @@ def rfftn(a: Array, *, norm: str | None = None) -> Array:
     `norm` is as in `fftn_transposed`. Raises ValueError if `a` is complex, or unless X
     divides N0, and X and Y divide N1; any N2 will do.
     """
-    [x], y = mesh_sizes("x"), ways("y")
+    x, y = counts()
+    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=1)
     if jnp.iscomplexobj(a):
         raise ValueError(f"{a.dtype} is not real: pass the real part, or call fftn")
-    a = checked(a, N0=x, N1=math.lcm(x, y), N2=1)
-
-    @jax.shard_map(in_specs=jax.P(*cuts()), out_specs=jax.P(None, *cuts()))
-    def run(block):
-        return jnp.moveaxis(fft_columns(rfft_planes(block, norm), norm), 2, 0)
-
-    return run(a)
+    return on_blocks(real, a, jax.P(*cuts()), jax.P(None, *cuts()), (norm,))
 
 
-@jax.jit(static_argnames=("s", "norm"))
-def irfftn(a: Array, s: tuple[int, int, int], *, norm: str | None = None) -> Array:
+def irfftn(a: Array, s: Sequence[int], *, norm: str | None = None) -> Array:
     """Return the real field of the shape `s` whose transform by `rfftn` is `a`.
 
     a: [N0, N1@x, K@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
@@ -255,26 +310,24 @@ def irfftn(a: Array, s: tuple[int, int, int], *, norm: str | None = None) -> Arr
     `s` is (N0, N1, N2), which `a` alone does not tell. Raises ValueError unless `a` has
     the shape that `rfftn` returns for a field of that shape.
     """
-    [x], y = mesh_sizes("x"), ways("y")
-    if len(s) != 3 or a.shape != (*s[:2], half(s[2])):
+    x, y = counts()
+    check_axes(a, norm, N0=x, N1=math.lcm(x, y), K=y)
+    s = np.atleast_1d(s)
+    if s.shape != (3,) or s.dtype.kind not in "iu":
+        raise ValueError(f"s = {s.tolist()}: pass the three sizes of the field")
+    check_cut("N2", n := int(s[2]), 1)
+    if a.shape != (*s[:2], half(n)):
         raise ValueError(
             f"a spectrum of the shape {a.shape} is not that of a field of the shape "
-            f"{tuple(s)}: pass what rfftn returns, and the shape of the field"
+            f"{tuple(s.tolist())}: pass what rfftn returns, and the shape of the field"
         )
-    a = checked(a, N0=x, N1=math.lcm(x, y), K=y)
-
-    @jax.shard_map(in_specs=jax.P(None, *cuts()), out_specs=jax.P(*cuts()))
-    def run(block):
-        block = ifft_columns(jnp.moveaxis(block, 0, 2), norm)
-        return irfft_planes(block, s[2], norm)
-
-    return run(a)
+    before, after = jax.P(None, *cuts()), jax.P(*cuts())
+    return on_blocks(real_back, a, before, after, (n, norm))
 
 
 # ------------------------------------------------------------ two axes
 
 
-@jax.jit(static_argnames="norm")
 def fft2(a: Array, *, norm: str | None = None) -> Array:
     """Transform a plane along both axes, as `jnp.fft.fft2` does.
 
@@ -283,29 +336,18 @@ def fft2(a: Array, *, norm: str | None = None) -> Array:
     `norm` is as in `fftn_transposed`. Raises ValueError unless X divides N0 and N1.
     """
     [x] = mesh_sizes("x")
-    a = checked(a, N0=x, N1=x)
-
-    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P(None, "x"))
-    def run(block):
-        return fft_planes(block, "x", norm)
-
-    return run(a)
+    check_axes(a, norm, N0=x, N1=x)
+    return on_blocks(fft_planes, a, jax.P("x"), jax.P(None, "x"), ("x", norm))
 
 
-@jax.jit(static_argnames="norm")
 def ifft2(a: Array, *, norm: str | None = None) -> Array:
     """Undo `fft2`, as `jnp.fft.ifft2` does.
 
     a: [N0, N1@x] -> [N0@x, N1]
     """
     [x] = mesh_sizes("x")
-    a = checked(a, N0=x, N1=x)
-
-    @jax.shard_map(in_specs=jax.P(None, "x"), out_specs=jax.P("x"))
-    def run(block):
-        return ifft_planes(block, "x", norm)
-
-    return run(a)
+    check_axes(a, norm, N0=x, N1=x)
+    return on_blocks(ifft_planes, a, jax.P(None, "x"), jax.P("x"), ("x", norm))
 
 
 # ------------------------------------------------------------ one axis
@@ -330,8 +372,8 @@ def twiddles(r: int, c: int, sign: int, dtype) -> Array:
     -> [R, C@x]. With k = first + rest, where `first` is this device's first column, it
     is a product of two: angles that are small, and integers that cannot overflow.
     """
-    size, rank = lax.axis_size("x"), lax.axis_index("x")
-    row, rest = jnp.arange(r)[:, None], jnp.arange(c // size)[None]
+    size, row = lax.axis_size("x"), jnp.arange(r)[:, None]
+    rank, rest = lax.axis_index("x").astype(row.dtype), jnp.arange(c // size)[None]
 
     def turn(count, total):
         angle = count.astype(jnp.finfo(dtype).dtype) * (sign * 2 * math.pi / total)
@@ -356,7 +398,26 @@ def inverse_four_steps(rows: Array, norm: str | None) -> Array:
     return recut(jnp.fft.ifft(block, axis=0, norm=norm), "x", 0, 1)
 
 
-@jax.jit(static_argnames="norm")
+def vector_turned(block: Array, c: int, norm: str | None) -> Array:
+    """Transform a block of a vector: [N@x] -> [R@x, C]."""
+    return four_steps(block.reshape(-1, c), norm)
+
+
+def vector_turned_back(block: Array, norm: str | None) -> Array:
+    """Undo `vector_turned`: [R@x, C] -> [N@x]."""
+    return inverse_four_steps(block, norm).reshape(-1)
+
+
+def vector(block: Array, c: int, norm: str | None) -> Array:
+    """Transform a block of a vector: [N@x] -> [N@x]."""
+    return recut(vector_turned(block, c, norm), "x", 1, 0).T.reshape(-1)
+
+
+def vector_back(block: Array, r: int, norm: str | None) -> Array:
+    """Undo `vector`: [N@x] -> [N@x]."""
+    return vector_turned_back(recut(block.reshape(-1, r).T, "x", 0, 1), norm)
+
+
 def fft_transposed(a: Array, *, norm: str | None = None) -> Array:
     """Transform a vector, and leave it as a matrix that is read by columns.
 
@@ -366,17 +427,11 @@ def fft_transposed(a: Array, *, norm: str | None = None) -> Array:
     of `jnp.fft.fft`. `norm` is as in `fftn_transposed`. Raises ValueError unless X * X
     divides N.
     """
-    a = checked(a, N=mesh_sizes("x")[0] ** 2)
+    check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
     _, c = rows_and_columns(a.size)
-
-    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
-    def run(block):
-        return four_steps(block.reshape(-1, c), norm)
-
-    return run(a)
+    return on_blocks(vector_turned, a, jax.P("x"), jax.P("x"), (c, norm))
 
 
-@jax.jit(static_argnames="norm")
 def ifft_transposed(a: Array, *, norm: str | None = None) -> Array:
     """Undo `fft_transposed`.
 
@@ -385,16 +440,10 @@ def ifft_transposed(a: Array, *, norm: str | None = None) -> Array:
     Raises ValueError unless X divides R and C.
     """
     [x] = mesh_sizes("x")
-    a = checked(a, R=x, C=x)
-
-    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
-    def run(block):
-        return inverse_four_steps(block, norm).reshape(-1)
-
-    return run(a)
+    check_axes(a, norm, R=x, C=x)
+    return on_blocks(vector_turned_back, a, jax.P("x"), jax.P("x"), (norm,))
 
 
-@jax.jit(static_argnames="norm")
 def fft(a: Array, *, norm: str | None = None) -> Array:
     """Transform a vector, as `jnp.fft.fft` does.
 
@@ -402,32 +451,19 @@ def fft(a: Array, *, norm: str | None = None) -> Array:
 
     `norm` is as in `fftn_transposed`. Raises ValueError unless X * X divides N.
     """
-    a = checked(a, N=mesh_sizes("x")[0] ** 2)
+    check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
     _, c = rows_and_columns(a.size)
-
-    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
-    def run(block):
-        rows = four_steps(block.reshape(-1, c), norm)
-        return recut(rows, "x", 1, 0).T.reshape(-1)
-
-    return run(a)
+    return on_blocks(vector, a, jax.P("x"), jax.P("x"), (c, norm))
 
 
-@jax.jit(static_argnames="norm")
 def ifft(a: Array, *, norm: str | None = None) -> Array:
     """Undo `fft`, as `jnp.fft.ifft` does.
 
     a: [N@x] -> [N@x]
     """
-    a = checked(a, N=mesh_sizes("x")[0] ** 2)
+    check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
     r, _ = rows_and_columns(a.size)
-
-    @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"))
-    def run(block):
-        rows = recut(block.reshape(-1, r).T, "x", 0, 1)
-        return inverse_four_steps(rows, norm).reshape(-1)
-
-    return run(a)
+    return on_blocks(vector_back, a, jax.P("x"), jax.P("x"), (r, norm))
 
 
 def main():

@@ -22,20 +22,23 @@ Copy this file alone: it needs JAX and NumPy.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType
 
 Axes = str | tuple[str, ...]
 
 
 def wide(*arrays: Array) -> jnp.dtype:
     """Return the type to add up products in: float32 for narrower floats."""
-    dtype = jnp.result_type(*arrays)
-    floating = jnp.issubdtype(dtype, jnp.floating)
-    return jnp.promote_types(dtype, jnp.float32) if floating else dtype
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(*arrays)
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.dtype(jnp.float32) if narrow else dtype
 
 
 def parts(axis: Axes) -> int:
@@ -50,6 +53,22 @@ def parts(axis: Axes) -> int:
             "`with jax.set_mesh(mesh)`, and name the axis that splits the batch"
         )
     return math.prod(sizes[name] for name in names)
+
+
+def lay_along(x: Array, axis: int, *names: str) -> Array:
+    """Lay an axis of `x` along mesh axes, if they are Explicit; leave others alone.
+
+    Auto axes are left to `jax.shard_map`. Raises ValueError for axes of two types.
+    """
+    mesh, spec = jax.sharding.get_abstract_mesh(), [*jax.typeof(x).sharding.spec]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(f"the mesh axes {names} are of two types: take one for all")
+    wanted = names if len(names) > 1 else names[0]
+    if kinds[names[0]] != AxisType.Explicit or spec[axis] == wanted:
+        return x
+    spec = [None if {*names} & {*np.atleast_1d(part)} else part for part in spec]
+    return jax.reshard(x, jax.P(*spec[:axis], wanted, *spec[axis + 1 :]))
 
 
 def check_params(params, axis: Axes):
@@ -90,17 +109,36 @@ def totals(loss: Callable, params, block, weights) -> tuple:
 
     def total(params):
         losses = loss(params, block)
-        if losses.shape != (size,):
+        shape = getattr(losses, "shape", type(losses).__name__)
+        if shape != (size,) or not jnp.issubdtype(losses.dtype, jnp.floating):
             raise ValueError(
-                f"the loss of {size} examples has shape {losses.shape}: return one "
-                f"number for each, without a mean; shape {(size,)}"
+                f"the loss of {size} examples has shape {shape}: return one "
+                f"number for each, real, without a mean; shape {(size,)}"
             )
         scale = jnp.ones_like(losses) if weights is None else weights
         scale = scale.astype(wide(losses))
-        return (scale * losses).sum(), scale.sum()
+        return (scale * losses.astype(scale.dtype)).sum(), scale.sum()
 
     (value, weight), gradient = jax.value_and_grad(total, has_aux=True)(params)
     return value, weight, gradient
+
+
+def on_auto_axes(f: Callable, params) -> Callable:
+    """Return `f`, inside of which Explicit axes are Auto: a loss need not name them.
+
+    f: (params, ..) -> [], [], a tree as params
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    names = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
+    specs = (
+        jax.P(),
+        jax.P(),
+        jax.tree.map(lambda x: jax.typeof(x).sharding.spec, params),
+    )
+    if not set(names) & set(jax.tree.leaves([*map(tuple, jax.tree.leaves(specs))])):
+        return f  # nothing is split along them; so it has derivatives of any order
+    return jax.sharding.auto_axes(f, axes=names, out_sharding=specs)
 
 
 @jax.jit(static_argnames=("loss", "axis"))
@@ -112,30 +150,38 @@ def accumulate(loss: Callable, params, batches, weights=None, axis: Axes = "batc
 
     `loss(params, block)` returns one number for each example of a block, without a
     collective over `axis`. `axis` names the mesh axis, or axes, that split the batch;
-    params may be split along others. Weights must not all be 0. Raises ValueError for
-    params that are split along `axis` or are no floats, and for a batch that `axis`
-    does not divide.
+    params may be split along others, whose axes are Auto within `loss`. Weights must be
+    real, and not all 0. Raises ValueError for params that are split along `axis` or are
+    no floats, and for a batch that `axis` does not divide.
     """
     check_batches(batches, weights, axis)
     check_params(params, axis)
 
     def run(params, batches, weights):
         own = lax.pcast(params, axis, to="varying")
+        sums_of = on_auto_axes(partial(totals, loss), params)
 
         def add(sums, microbatch):
-            terms = totals(loss, own, *microbatch)
+            terms = sums_of(own, *microbatch)
             return jax.tree.map(lambda x, y: x + y.astype(x.dtype), sums, terms), None
 
         zeros = jax.tree.map(lambda x: jnp.zeros_like(x, wide(x)), own)
-        zero = lax.pcast(jnp.zeros((2,)), axis, to="varying")
+        double = any(jnp.finfo(x.dtype).bits == 64 for x in jax.tree.leaves(params))
+        real = jnp.float64 if double else jnp.float32  # of one type with the gradient
+        zero = lax.pcast(jnp.zeros((2,), real), axis, to="varying")
         sums, _ = lax.scan(add, (*zero, zeros), (batches, weights))
         value, weight, gradient = lax.psum(sums, axis)
-        mean = jax.tree.map(lambda g, p: (g / weight).astype(p.dtype), gradient, params)
+        mean = jax.tree.map(
+            lambda g, p: (g / weight.astype(g.dtype)).astype(p.dtype), gradient, params
+        )
         return value / weight, mean
 
-    split, names = jax.P(None, axis), set(np.atleast_1d(axis).tolist())
+    split, names = jax.P(None, axis), np.atleast_1d(axis).tolist()
+    batches, weights = jax.tree.map(
+        lambda x: lay_along(x, 1, *names), (batches, weights)
+    )
     specs = (jax.P(), split, split)
-    return jax.shard_map(run, in_specs=specs, out_specs=jax.P(), axis_names=names)(
+    return jax.shard_map(run, in_specs=specs, out_specs=jax.P(), axis_names={*names})(
         params, batches, weights
     )
 
@@ -156,27 +202,53 @@ def value_and_grad(loss: Callable, params, batch, weights=None, axis: Axes = "ba
 def check_gradient(f: Callable, params, gradient, tolerance: float = 0.01):
     """Raise ValueError unless `gradient` is the slope of `f` in a random direction.
 
-    f: a tree of [..] -> real []; params and gradient: trees of the same shapes
+    f: a tree of [..] -> real []; params and gradient: trees of the same shapes. Raises
+    ValueError for others, too, and inside `jax.jit`.
 
     The judge is the derivative by forward mode, which transposes no collective. It
     finds any factor, and a part that is missing if it is more than `tolerance` of the
     whole. At a minimum of `f` there is no slope to compare.
     """
+    params, gradient = check_alike(params, gradient)
     rng = np.random.default_rng(0)
 
     def uphill(p, g):
-        signs = jnp.where(g == 0, 1, jnp.sign(g)).conj()
-        return (signs * rng.uniform(0.5, 1.5, np.shape(p))).astype(p.dtype)
+        signs = jnp.where(g == 0, 1, jnp.sign(g)).conj().astype(p.dtype)
+        return signs * jnp.asarray(rng.uniform(0.5, 1.5, np.shape(p)), p.dtype)
 
     direction = jax.tree.map(uphill, params, gradient)
     _, slope = jax.jvp(f, (params,), (direction,))
-    products = jax.tree.map(lambda g, v: (g * v).real.sum(), gradient, direction)
-    claim, slope = float(sum(jax.tree.leaves(products))), float(slope)
+    products = jax.tree.map(
+        lambda g, v: float((g.astype(v.dtype) * v).real.sum()), gradient, direction
+    )
+    if np.shape(slope) or jnp.iscomplexobj(slope):
+        raise ValueError(f"f returns {jax.typeof(slope)}: it must be one real number")
+    claim, slope = sum(jax.tree.leaves(products)), float(slope)
     if not abs(claim - slope) <= tolerance * max(abs(claim), abs(slope)):
         raise ValueError(
             f"along a random direction f rises by {slope:.4g}, but the gradient says "
-            f"{claim:.4g}: {claim / slope:.3g} times as much"
+            f"{claim:.4g}: {np.divide(claim, slope or np.nan):.3g} times as much"
         )
+
+
+def check_alike(params, gradient) -> tuple:
+    """Return two trees of numbers as arrays; raise ValueError unless they are alike."""
+    leaves = jax.tree.leaves((params, gradient))
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        raise ValueError("check a gradient outside `jax.jit`, where it has a value")
+    params, gradient = jax.tree.map(jnp.asarray, (params, gradient))
+    one, two = (
+        jax.tree.map(lambda leaf: f"{leaf.shape}", tree) for tree in (params, gradient)
+    )
+    if one != two:
+        raise ValueError(f"params are {one}, but their gradient is {two}")
+    if not all(
+        jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in map(jnp.asarray, leaves)
+    ):
+        raise ValueError(
+            "params and gradient must be floating-point or complex numbers"
+        )
+    return params, gradient
 
 
 def main():

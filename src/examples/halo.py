@@ -17,9 +17,14 @@ A halo of width w lasts for w steps: 1 / w of the messages, more cells to comput
 Copy this file alone: it needs JAX only.
 """
 
+from numbers import Integral
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.sharding import AxisType
+
+BLOCKS = jax.P("x", "y")
 
 
 def shift(x: Array, axis_name: str, step: int) -> Array:
@@ -37,15 +42,40 @@ def shift_open(x: Array, axis_name: str, step: int) -> Array:
 
 def check_width(n: int, width: int):
     """Raise ValueError unless a block of `n` cells can fill a halo of `width`."""
-    if not 1 <= width <= n:
+    if not isinstance(width, Integral) or not 1 <= width <= n:
         raise ValueError(
             f"a block of {n} cells cannot fill a halo of {width}: take a width from "
             f"1 to {n}, or cut the grid into fewer blocks"
         )
 
 
+def in_reach(axis_name: str | tuple[str, ...]) -> bool:
+    """Say whether this is a mesh axis along which this program may send."""
+    try:
+        lax.axis_size(axis_name)
+    except NameError:
+        return False
+    return True
+
+
+def check_axis(axis_name: str):
+    """Raise ValueError unless this program may send along `axis_name`."""
+    if not in_reach(axis_name):
+        raise ValueError(
+            f"no axis {axis_name!r} here: call it inside `jax.shard_map`, over a mesh "
+            "that has it"
+        )
+
+
 def edges(block: Array, axis: int, width: int) -> tuple[Array, Array]:
     """Return the first and the last `width` cells along `axis`, or raise ValueError."""
+    if not -block.ndim <= axis < block.ndim:
+        raise ValueError(f"a block {block.shape} has no axis {axis}")
+    if jax.typeof(block).sharding.spec[axis] is not None:
+        raise ValueError(
+            f"{jax.typeof(block)} is itself cut along axis {axis}: name all its axes "
+            "in `axis_names` of `jax.shard_map`"
+        )
     n = block.shape[axis]
     check_width(n, width)
     first = lax.slice_in_dim(block, 0, width, axis=axis)
@@ -60,6 +90,7 @@ def exchange(block: Array, axis_name: str, axis: int, width: int = 1) -> Array:
     The last device is a neighbour of the first: the grid is periodic. Call it inside
     `jax.shard_map`. Raises ValueError unless 1 <= width <= n.
     """
+    check_axis(axis_name)
     first, last = edges(block, axis, width)
     before, after = shift(last, axis_name, +1), shift(first, axis_name, -1)
     return jnp.concatenate([before, block, after], axis)
@@ -75,9 +106,11 @@ def exchange_open(
     Beyond the ends of the grid lies `value`, a scalar. Call it inside `jax.shard_map`.
     Raises ValueError unless 1 <= width <= n.
     """
+    check_axis(axis_name)
     first, last = edges(block, axis, width)
+    check_scalar("value", value, block.dtype)
     rank, end = lax.axis_index(axis_name), lax.axis_size(axis_name) - 1
-    value = jnp.asarray(value, block.dtype)
+    value = jnp.asarray(value).astype(block.dtype)
     before = jnp.where(rank == 0, value, shift_open(last, axis_name, +1))
     after = jnp.where(rank == end, value, shift_open(first, axis_name, -1))
     return jnp.concatenate([before, block, after], axis)
@@ -105,35 +138,67 @@ def relax(padded: Array, rate: float, steps: int = 1) -> Array:
 
     padded: [n + 2 steps, m + 2 steps] -> [n, m]
     """
+    padded = jnp.asarray(padded)
+    rate = jnp.asarray(rate).astype(padded.dtype)
     for _ in range(steps):
         cells = padded[1:-1, 1:-1]
         north, south = padded[:-2, 1:-1], padded[2:, 1:-1]
         west, east = padded[1:-1, :-2], padded[1:-1, 2:]
-        change = rate * (north + south + west + east - 4 * cells)
-        padded = cells + change.astype(cells.dtype)
+        padded = cells + rate * (north + south + west + east - 4 * cells)
     return padded
 
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
+
+
+def check_scalar(name: str, number, dtype: jnp.dtype):
+    """Raise ValueError unless this is one number that fits into a grid of `dtype`."""
+    if jnp.ndim(number):
+        raise ValueError(f"{name} has the shape {jnp.shape(number)}: pass one number")
+    if jnp.iscomplexobj(number) and not jnp.issubdtype(dtype, jnp.complexfloating):
+        raise ValueError(f"{name} is complex and the grid {dtype}: pass a real one")
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
 
 
 def check_grid(grid: Array, steps: int, width: int):
     """Raise ValueError unless these steps can be taken on this grid in blocks."""
     counts = mesh_sizes("x", "y")
+    if not isinstance(grid, Array):
+        raise ValueError(f"the grid is a {type(grid).__name__}: pass an array")
     if grid.ndim != 2 or not jnp.issubdtype(grid.dtype, jnp.inexact):
         raise ValueError(
             f"{grid.dtype}{list(grid.shape)} is no grid of heat: pass two axes of "
             "floating-point or complex numbers"
         )
-    if steps < 0:
+    if not isinstance(steps, Integral) or steps < 0:
         raise ValueError(f"{steps} steps cannot be taken: pass 0 or more")
     for name, size, count in zip("NM", grid.shape, counts, strict=True):
         if size % count:
@@ -154,17 +219,18 @@ def diffuse(grid: Array, steps: int, rate: float = 0.2, width: int = 1) -> Array
     ValueError if the mesh does not divide the grid, or a block is smaller than `width`.
     """
     check_grid(grid, steps, width)
+    check_scalar("rate", rate, grid.dtype)
 
-    def turn(_, block):
-        return relax(surround(block, width), rate, width)
+    @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=BLOCKS)
+    def run(block, rate):
+        def turn(_, block):
+            return relax(surround(block, width), rate, width)
 
-    @jax.shard_map(in_specs=jax.P("x", "y"), out_specs=jax.P("x", "y"))
-    def run(block):
         block = lax.fori_loop(0, steps // width, turn, block)
         rest = steps % width
         return relax(surround(block, rest), rate, rest) if rest else block
 
-    return run(grid)
+    return run(place(grid, BLOCKS), place(jnp.asarray(rate), jax.P()))
 
 
 @jax.jit(static_argnames="steps")
@@ -177,15 +243,18 @@ def diffuse_open(grid: Array, steps: int, rate: float = 0.2, value=0) -> Array:
     divide the grid.
     """
     check_grid(grid, steps, 1)
+    check_scalar("rate", rate, grid.dtype)
+    check_scalar("value", value, grid.dtype)
 
-    def step(_, block):
-        return relax(surround_open(block, 1, value), rate)
+    @jax.shard_map(in_specs=(BLOCKS, jax.P(), jax.P()), out_specs=BLOCKS)
+    def run(block, rate, value):
+        def step(_, block):
+            return relax(surround_open(block, 1, value), rate)
 
-    @jax.shard_map(in_specs=jax.P("x", "y"), out_specs=jax.P("x", "y"))
-    def run(block):
         return lax.fori_loop(0, steps, step, block)
 
-    return run(grid)
+    numbers = (place(jnp.asarray(number), jax.P()) for number in (rate, value))
+    return run(place(grid, BLOCKS), *numbers)
 
 
 def main():

@@ -8,22 +8,22 @@ what it sends and stores.
     answer  jax.P("x"), a sharding, an array [N@x, M@y], or a function of arrays
     target  "0 2 / 4 6"    device 0 holds the upper left quarter, device 2 the upper
                            right one; "0,1 2,3": 0 and 1 both hold the left half
-    layout  {0: (slice(0, 4), slice(0, 8)), ...}    what each device holds
+    index_map  {0: (slice(0, 4), slice(0, 8)), ...}    what each device holds
 
 Cost: a sharding or a value is judged without a message. A program is compiled, runs
 once on its arguments as they are placed, and its result is fetched.
 
     JAX_NUM_CPU_DEVICES=8 python judge.py
 
-The file needs JAX and NumPy alone; how to draw a layout and how to measure a program is
-told to the judge, `Judge(draw, measure)`.
+The file needs JAX and NumPy alone; how to draw one and how to measure a program
+is told to the judge, `Judge(draw, measure)`.
 """
 
 import html
 import itertools
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import jax
@@ -34,7 +34,7 @@ from jax.sharding import Sharding
 FRAME = "border-left: .25rem solid currentColor; padding-left: 1rem"
 BESIDE = "display: flex; flex-wrap: wrap; gap: 1rem 2rem"
 
-Layout = Mapping[int, tuple[slice, ...]]
+IndexMap = Mapping[int, tuple[slice, ...]]
 BUDGETS = ("counts", "sent", "temporaries", "outputs")
 
 
@@ -120,10 +120,12 @@ def _error(error: Exception) -> str:
 # ------------------------------------------------------- what each device holds
 
 
-def layout(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
+def index_map(
+    sharding: Sharding, shape: tuple[int, ...]
+) -> dict[int, tuple[slice, ...]]:
     """Return the part of an array of this shape that each device holds.
 
-    Two shardings do the same to the array if their layouts are equal, whatever their
+    Two shardings do the same to the array if their index maps are equal, whatever their
     meshes, axis names and specs.
     """
     return {
@@ -135,10 +137,10 @@ def layout(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, tuple[slice,
 
 
 def parse(picture: str, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
-    """Read a picture such as "0 2 / 4 6" as the layout of an array of this shape.
+    """Read a picture such as "0 2 / 4 6" as the index map of an array of this shape.
 
     A slash ends a row, a space a column, and commas join the devices that hold the same
-    block; an array with one axis has one row. ValueError if that is no layout.
+    block; an array with one axis has one row. ValueError if that is no index map.
     """
     rows = [row.split() for row in picture.split("/")]
     grid = (len(rows), len(rows[0]))
@@ -160,8 +162,8 @@ def parse(picture: str, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
     return found
 
 
-def notation(boxes: Layout) -> str:
-    """Write a layout as `parse` reads it, or a row for each cut of all but one axis."""
+def notation(boxes: IndexMap) -> str:
+    """Write an index map as `parse` reads it, or a row for each cut but the last."""
     rows: dict = {}
     for device, box in sorted(boxes.items(), key=lambda item: item[::-1]):
         rows.setdefault(box[:-1], {}).setdefault(box, []).append(str(device))
@@ -169,7 +171,7 @@ def notation(boxes: Layout) -> str:
 
 
 def _resolve(answer, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
-    """Return the layout that an answer gives to an array of this shape."""
+    """Return the index map that an answer gives to an array of this shape."""
     try:
         sharding = _find(answer)
         if getattr(answer, "shape", shape) != shape:
@@ -180,7 +182,7 @@ def _resolve(answer, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
         if spec.unreduced:
             axes = ", ".join(sorted(spec.unreduced))
             raise Refused(f"its sums are pending (unreduced) over {axes}")
-        return layout(sharding, shape)
+        return index_map(sharding, shape)
     except Refused:
         raise
     except Exception as error:
@@ -203,8 +205,8 @@ def _find(answer) -> Sharding:
 # ----------------------------------------------- what is wrong with a sharding
 
 
-def differences(mine: Layout, wanted: Layout, shape: tuple[int, ...]) -> list[str]:
-    """Say in words how the layout `mine` differs from `wanted`; [] if it does not."""
+def differences(mine: IndexMap, wanted: IndexMap, shape: tuple[int, ...]) -> list[str]:
+    """Say in words how one index map differs from another; [] if it does not."""
     if mine == wanted:
         return []
     device = min(d for d in mine.keys() | wanted.keys() if mine.get(d) != wanted.get(d))
@@ -213,7 +215,7 @@ def differences(mine: Layout, wanted: Layout, shape: tuple[int, ...]) -> list[st
     return [_other_devices(mine, wanted) or _other_blocks(mine, wanted), example]
 
 
-def _other_devices(mine: Layout, wanted: Layout) -> str | None:
+def _other_devices(mine: IndexMap, wanted: IndexMap) -> str | None:
     if mine.keys() == wanted.keys():
         return None
     used, target = (", ".join(map(str, sorted(boxes))) for boxes in (mine, wanted))
@@ -222,7 +224,7 @@ def _other_devices(mine: Layout, wanted: Layout) -> str | None:
     return f"it uses the devices {used}; the target uses {target}"
 
 
-def _other_blocks(mine: Layout, wanted: Layout) -> str:
+def _other_blocks(mine: IndexMap, wanted: IndexMap) -> str:
     """Say what kind of mistake it is when the same devices hold other parts."""
     (cut, places), (target, wanted_places) = _places(mine), _places(wanted)
     swapped = {device: place[::-1] for device, place in places.items()}
@@ -239,7 +241,7 @@ def _other_blocks(mine: Layout, wanted: Layout) -> str:
     return f"the array is cut into blocks {cut}, in the target {target}"
 
 
-def _places(boxes: Layout) -> tuple[list[int], dict[int, tuple[int, ...]]]:
+def _places(boxes: IndexMap) -> tuple[list[int], dict[int, tuple[int, ...]]]:
     """Return into how many blocks each axis is cut, and which one each device has."""
     axes = [sorted(set(parts)) for parts in zip(*boxes.values(), strict=True)]
     places = {
@@ -453,7 +455,7 @@ def _bill(program, budget: dict) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges answers. `draw(layout, shape)` shows a layout, `measure(f, *args)` a cost.
+    """Judges answers. `draw(index_map, shape)` shows one, `measure(f, *args)` a cost.
 
     Without `draw` the pictures are text; without `measure` no budget can be set.
     """
@@ -468,7 +470,7 @@ class Judge:
         `ShapeDtypeStruct`; target: a picture (see `parse`) or any of these. ValueError
         if the target is none.
         """
-        shape = tuple(shape)
+        shape = tuple(shape) if isinstance(shape, Iterable) else (shape,)
         known = parse if isinstance(target, str) else _resolve
         wanted = known(target, shape)
         pictures = [("The target", self._picture(wanted, shape))]
@@ -500,6 +502,8 @@ class Judge:
         budget has another name, or is set without `measure`.
         """
         self._check(budget)
+        if not callable(reference):
+            raise ValueError(f"the reference is {_called(reference)}: pass a function")
         expected = reference(*jax.tree.map(_fetched, args))
         try:
             outputs = _run(answer, args)
@@ -525,7 +529,7 @@ class Judge:
             raise ValueError("a budget must be measured: make a Judge(draw, measure)")
 
     def _placed(self, outputs, expected, sharding) -> tuple[list[str], tuple]:
-        """Say what is wrong with the layouts of outputs, with pictures of the first."""
+        """Say what is wrong with shardings of outputs, with pictures of the first."""
         targets = jax.tree.broadcast(
             sharding, expected, is_leaf=lambda leaf: leaf is None
         )
@@ -539,7 +543,7 @@ class Judge:
         reasons = [reason for verdict in verdicts for reason in verdict.reasons]
         return reasons, verdicts[0].pictures if verdicts else ()
 
-    def _picture(self, boxes: Layout, shape: tuple[int, ...]):
+    def _picture(self, boxes: IndexMap, shape: tuple[int, ...]):
         return self.draw(boxes, shape) if self.draw else notation(boxes)
 
 

@@ -289,6 +289,8 @@ def assert_same_program(f, *args):
     ]
     text, problem = "", None
     try:
+        if not callable(f):
+            raise ValueError(f"{f!r} is no function: pass one, jitted or not")
         text = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).as_text()
     except Exception as error:
         problem = error
@@ -332,7 +334,7 @@ def first_difference(x: Array, source, limit: int) -> str:
 def check_pieces(x: Array, source, limit: int = PIECE):
     """Raise AssertionError in every process unless each shard is its slice of `source`.
 
-    x: [N@x, M@y], source: [N, M]; any layout, whoever put the array together. All
+    x: [N@x, M@y], source: [N, M]; any sharding, whoever put the array together. All
     processes call it. Each reads again what its devices hold, at most `limit` bytes at
     a time, and compares bit by bit; all learn whose shards differ. A process whose
     source has another shape raises ValueError, and one that cannot read the error of
@@ -373,12 +375,12 @@ def slots(leaf) -> tuple[list[str], list[tuple[int, np.ndarray]]]:
 
 
 def kind(path, leaf) -> str:
-    """Describe a leaf: where it stands in its tree, its type, and its layout."""
+    """Describe a leaf: where it stands in its tree, its type, and its spec."""
     leaf = leaf if isinstance(leaf, Array) else np.asarray(leaf)
     if leaf.dtype == object:
         raise ValueError(f"{path} has no bits to compare: pass arrays and numbers")
-    layout = getattr(getattr(leaf, "sharding", None), "spec", "")
-    return f"{path} {leaf.dtype}{list(leaf.shape)} {layout}"
+    spec = getattr(getattr(leaf, "sharding", None), "spec", "")
+    return f"{path} {leaf.dtype}{list(leaf.shape)} {spec}"
 
 
 def assert_replicated(tree):

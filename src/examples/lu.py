@@ -30,11 +30,13 @@ Copy this file alone: it needs JAX only.
 """
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.custom_derivatives import zero_from_primal
 from jax.sharding import AxisType
@@ -47,12 +49,13 @@ DTYPES = "float32", "float64", "complex64", "complex128"
 
 dot = functools.partial(jnp.dot, precision=lax.Precision.HIGHEST)
 solve_triangle = lax.linalg.triangular_solve
+count_up = functools.partial(jnp.arange, dtype=jnp.int32)  # with 64 bits or without
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Factors:
-    """What `lu_factor` returns: `lu` and `rows` as above, and the size `n` of a.
+    """What `lu_factor` returns: `lu` and `rows` as above, the size n of a, X and Y.
 
     If n is no multiple of the panels, every block ends with rows and columns of an
     identity, and their numbers are n, n + 1, ...
@@ -61,6 +64,7 @@ class Factors:
     lu: Array
     rows: Array
     n: int = field(metadata={"static": True})
+    mesh: tuple[int, int] = field(metadata={"static": True})
 
 
 # ---------------------------------------------------------------- who holds what
@@ -68,23 +72,34 @@ class Factors:
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
 
 
 def place(x: Array, spec: jax.P) -> Array:
     """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
 
-    Call it inside `jax.jit`.
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
-    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
-        return lax.with_sharding_constraint(x, spec)
-    return jax.reshard(x, spec)
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
 
 
 def plan(n: int) -> tuple[int, int]:
@@ -96,6 +111,18 @@ def plan(n: int) -> tuple[int, int]:
     return max(-(-n // width), x, 2), width
 
 
+def windows(steps: int, x: int) -> list[tuple[int, int]]:
+    """Return the first step of each window, and that of the next, with X = x.
+
+    A window begins below the rows that all its steps have done with.
+    """
+    end = steps - x  # no lower than a panel is wide
+    loops = min(STAGES, max(steps // 4, 1))  # of four steps or more
+    cuts = [min(steps * i // loops, end) for i in range(loops)]
+    pairs = itertools.pairwise([*cuts, steps])
+    return [(first, last) for first, last in pairs if last > first]
+
+
 def numbers(n: int, axis_name: str) -> Array:
     """Number the rows (axis x) or columns (axis y) of each block, those that pad last.
 
@@ -104,7 +131,7 @@ def numbers(n: int, axis_name: str) -> Array:
     [parts], unit = mesh_sizes(axis_name), math.lcm(*mesh_sizes("x", "y"))
     steps, width = plan(n)
     own, size = -(-n // unit) * unit // parts, steps * width // parts
-    block, at = jnp.divmod(jnp.arange(parts * size, dtype=jnp.int32), size)
+    block, at = jnp.divmod(count_up(parts * size), size)
     beyond = parts * own + block * (size - own) + at - own
     return jnp.where(at < own, block * own + at, beyond).reshape(parts, size)
 
@@ -173,7 +200,7 @@ def places(winners: Array, done: Array, size: int) -> Array:
 
     ids int32[width] -> ids int32[width], or `size` for a row that is itself a winner
     """
-    top = done + jnp.arange(winners.size)
+    top = done + count_up(winners.size)
     moves = (top[:, None] != winners[None]).all(axis=1)
     free = jnp.sort(jnp.where(winners > top[-1], winners, size))
     return jnp.where(moves, free[jnp.cumsum(moves) - 1], size)
@@ -205,59 +232,43 @@ def swap_rows(block: Array, rows: Array, winners: Array, done: Array):
 # ---------------------------------------------------------------- the elimination
 
 
-def inverses(packed: Array) -> tuple[Array, Array]:
-    """Invert both factors of a panel's head, so that two solves become two products.
+def eliminate_below(block: Array, corner, panel: Array, upper: Array, u_rows: Array):
+    """Write the panel of L below the corner, and subtract L U beside it, tile by tile.
 
-    A pivot 0 counts as 1, as in LAPACK: what is below it is 0 too.
+    block: [m, n], panel: [k, width], the last k rows of what U's square `upper` has to
+    solve for, u_rows: [width, l] for the last l columns -> [m, n]
     """
-    eye = jnp.eye(len(packed), dtype=packed.dtype)
-    upper = jnp.where((eye == 1) & (packed == 0), 1, packed)
-    return (  # from the right, which LAPACK does faster
-        solve_triangle(packed, eye, lower=True, unit_diagonal=True),
-        solve_triangle(upper, eye, lower=False),
-    )
-
-
-def subtract(block: Array, top: Array, l_panel: Array, u_rows: Array) -> Array:
-    """Subtract a product from the rows from `top` on, tile by tile.
-
-    block: [m, n], l_panel: [k, width] for its last k rows, u_rows: [width, l] for its
-    last l columns -> [m, n]
-    """
-    m, k, skip = len(block), len(l_panel), block.shape[1] - u_rows.shape[1]
-    tile = min(TILE, k)
+    m, k, skip = len(block), len(panel), block.shape[1] - u_rows.shape[1]
+    tile, wide = min(TILE, k), panel.shape[1] // lax.axis_size("y")
+    top, left = corner
 
     def update(turn, block):
         end = m - turn * tile
         start = jnp.maximum(end - tile, m - k)
-        row = start + jnp.arange(tile)[:, None]
-        l_tile = lax.dynamic_slice_in_dim(l_panel, start - (m - k), tile)
-        l_tile = jnp.where((row >= top) & (row < end), l_tile, 0)  # no row twice
+        row = start + count_up(tile)[:, None]
+        fresh = (row >= top) & (row < end)  # no row twice
+        l_tile = lax.dynamic_slice_in_dim(panel, start - (m - k), tile)
+        # an inverse of `upper` would lose the digits that its smallest pivot costs
+        l_tile = jnp.where(fresh, solve_triangle(upper, l_tile, lower=False), 0)
         old = lax.dynamic_slice(block, (start, skip), (tile, u_rows.shape[1]))
         new = old - dot(l_tile, u_rows)
-        return lax.dynamic_update_slice(block, new, (start, skip))
+        block = lax.dynamic_update_slice(block, new, (start, skip))
+        new = lax.dynamic_slice_in_dim(l_tile, lax.axis_index("y") * wide, wide, axis=1)
+        old = lax.dynamic_slice(block, (start, left), new.shape)
+        new = jnp.where(fresh, new, old)
+        return lax.dynamic_update_slice(block, new, (start, left))
 
     return lax.fori_loop(0, (m - top + tile - 1) // tile, update, block)
 
 
-def store_lower(block: Array, corner, l_panel: Array) -> Array:
-    """Write the own columns of a panel of L, from the corner on: -> [m, n]."""
-    wide = l_panel.shape[1] // lax.axis_size("y")
-    start = len(block) - len(l_panel), corner[1]
-    new = lax.dynamic_slice_in_dim(l_panel, lax.axis_index("y") * wide, wide, axis=1)
-    old = lax.dynamic_slice(block, start, new.shape)
-    row = start[0] + jnp.arange(len(new))[:, None]
-    return lax.dynamic_update_slice(block, jnp.where(row < corner[0], old, new), start)
-
-
 def store_upper(block: Array, corner, winning: Array, u_rows: Array, packed: Array):
-    """Write the own pivot rows: L and the head as they are, right of them U: [m, n]."""
+    """Write the own pivot rows, L and the head as they are, then U: -> [m, n]."""
     high, wide = (len(packed) // lax.axis_size(axis) for axis in "xy")
     row, column = lax.axis_index("x") * high, lax.axis_index("y") * wide
     old = lax.dynamic_slice_in_dim(winning, row, high)
     new = lax.dynamic_slice_in_dim(u_rows, row, high)
     new = jnp.append(old[:, : -new.shape[1]], new, axis=1)
-    right = jnp.arange(new.shape[1])[None] >= corner[1] + wide
+    right = count_up(new.shape[1])[None] >= corner[1] + wide
     rows = jnp.where(right, new, old)
     block = lax.dynamic_update_slice_in_dim(block, rows, corner[0], 0)
     head = lax.dynamic_slice(packed, (row, column), (high, wide))
@@ -278,19 +289,25 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
 
     panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
     panel = lax.all_gather(panel, "y", axis=1, tiled=True)
-    at = up + jnp.arange(len(panel), dtype=jnp.int32)
+    at = up + count_up(len(panel))
     ids = at // high * width + lax.axis_index("x") * high + at % high
     packed, winners = tournament(panel, ids, done)
     here, row = seats(winners, high)
     winning = lax.psum(jnp.where(here[:, None], block[row], 0), "x")
 
-    lower, upper = inverses(packed)
-    l_panel = dot(panel, upper)  # its winners and finished rows are kept nowhere
-    right = jnp.arange(skip, block.shape[1])[None] >= left + wide
-    u_rows = dot(lower, jnp.where(right, winning[:, skip:], 0))
-    block = subtract(block, top, l_panel, u_rows)
+    right = count_up(skip, block.shape[1])[None] >= left + wide
+    u_rows = solve_triangle(  # transposed, which makes no copies for LAPACK
+        packed,
+        jnp.where(right, winning[:, skip:], 0).T,
+        lower=True,
+        transpose_a=True,
+        unit_diagonal=True,
+    ).T
+    # a pivot 0 counts as 1, as in LAPACK: what is below it is 0 too
+    eye = jnp.eye(width, dtype=bool)
+    upper = jnp.where(eye & (packed == 0), 1, packed)
+    block = eliminate_below(block, (top, left), panel, upper, u_rows)
 
-    block = store_lower(block, (top, left), l_panel)
     block, rows = swap_rows(block, rows, winners, done)
     return store_upper(block, (top, left), winning, u_rows, packed), rows
 
@@ -308,13 +325,9 @@ def eliminate_all(a: Array, sides: Array) -> tuple[Array, Array]:
         block, rows = fill_up(block, n), lax.pcast(rows, ("x", "y"), to="varying")
         sides = jnp.pad(sides, ((0, len(block) - len(sides)), (0, 0)))
         state = jnp.append(block, sides, axis=1), rows
-        end = steps - lax.axis_size("x")  # a window is no lower than a panel is wide
-        loops = min(STAGES, max(steps // 4, 1))  # of four steps or more
-        cuts = [min(steps * i // loops, end) for i in range(loops)]
-        for first, last in zip(cuts, [*cuts[1:], steps], strict=True):
-            if last > first:
-                body = functools.partial(eliminate, first)
-                state = lax.fori_loop(first, last, body, state)
+        for first, last in windows(steps, lax.axis_size("x")):
+            body = functools.partial(eliminate, first)
+            state = lax.fori_loop(first, last, body, state)
         both, rows = state
         return both, lax.pmax(rows, ("x", "y"))  # the same everywhere, for JAX too
 
@@ -327,23 +340,48 @@ def eliminate_all(a: Array, sides: Array) -> tuple[Array, Array]:
 def check_matrix(a: Array):
     """Raise ValueError unless `a` is a square matrix that LU can factor."""
     mesh_sizes("x", "y")
+    if not isinstance(a, (Array, np.ndarray)):
+        raise ValueError(f"a is a {type(a).__name__}: pass an array of JAX or NumPy")
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ValueError(f"a {a.shape} is no square matrix: pass [N, N]")
-    if a.dtype.name not in DTYPES:
+    if a.dtype.name not in DTYPES or not a.dtype.isnative:
         raise ValueError(f"{a.dtype} has no LU here: pass one of {', '.join(DTYPES)}")
 
 
 def check_sides(b: Array, n: int):
     """Raise ValueError unless `b` holds right-hand sides of n equations."""
+    if not isinstance(b, (Array, np.ndarray)):
+        raise ValueError(f"b is a {type(b).__name__}: pass an array of JAX or NumPy")
     if b.ndim not in (1, 2) or b.shape[0] != n:
         raise ValueError(
             f"b {b.shape} does not fit {n} equations: pass [{n}] or [{n}, K]"
         )
-    if jnp.result_type(b, jnp.float32).name not in DTYPES:
+    known = isinstance(b.dtype, np.dtype) and np.can_cast(b.dtype, np.complex128)
+    if not (known and b.dtype.isnative):
         raise ValueError(f"b is {b.dtype}: pass one of {', '.join(DTYPES)}")
 
 
-@jax.jit
+def common(*arrays: Array) -> np.dtype:
+    """Return the type of a result, also where JAX shall promote nothing by itself."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*arrays)
+
+
+@jax.custom_jvp
+def constant(tree):
+    """Return what has no derivative here; refuse to be differentiated."""
+    return tree
+
+
+@constant.defjvp
+def refuse_derivatives(primals, tangents):
+    """Raise ValueError, before a loop without end would raise something obscure."""
+    raise ValueError(
+        "LU factors have no derivative here, and those of slogdet no second one: "
+        "differentiate solve or slogdet, or pass lax.stop_gradient of the matrix"
+    )
+
+
 def lu_factor(a: Array) -> Factors:
     """Factor a square matrix with pivoting, while every block stays where it is.
 
@@ -351,11 +389,17 @@ def lu_factor(a: Array) -> Factors:
 
     Floating-point or complex, of 4 bytes a number or 8. Pivoting is partial, as LAPACK
     does it, if x has size 1, and by tournament otherwise. A zero pivot stays in U, as
-    in LAPACK. Raises ValueError for what is no such matrix.
+    in LAPACK. Raises ValueError for what is no such matrix, and under differentiation.
     """
     check_matrix(a)
+    return factor(constant(a))
+
+
+@jax.jit
+def factor(a: Array) -> Factors:
+    """Eliminate a alone: [N@x, N@y] -> Factors."""
     lu, rows = eliminate_all(a, jnp.zeros((len(a), 0), a.dtype))
-    return Factors(lu, rows, len(a))
+    return Factors(lu, rows, len(a), tuple(mesh_sizes("x", "y")))
 
 
 def gather_head(square: Array, part: Array, axes: tuple[str, str]):
@@ -407,21 +451,34 @@ def put_back(x: Array, order: Array, n: int) -> Array:
     return jnp.zeros_like(x).at[order.ravel()].set(x)[:n]
 
 
-@jax.jit(static_argnames="trans")
 def lu_solve(factors: Factors, b: Array, trans: int = 0) -> Array:
     """Solve a x = b, a^T x = b (trans=1) or a^H x = b (trans=2) with known factors.
 
     b: [N] or [N, K] -> x of the same shape, on all devices
 
-    Raises ValueError for another b or trans.
+    Raises ValueError for another b or trans, for factors of a mesh of other sizes, and
+    for a derivative in the factors.
     """
-    n, rows = factors.n, factors.rows
-    check_sides(b, n)
+    if not isinstance(factors, Factors):
+        raise ValueError(f"{type(factors).__name__} given: pass what lu_factor returns")
+    if (sizes := tuple(mesh_sizes("x", "y"))) != factors.mesh:
+        raise ValueError(
+            f"the factors were made on a mesh of {factors.mesh}, not of {sizes}: call "
+            "lu_factor and lu_solve on the same one"
+        )
+    check_sides(b, factors.n)
     if trans not in (0, 1, 2):
         raise ValueError(f"trans is {trans}: pass 0, 1 or 2")
+    return sweeps(constant(factors), b, trans)
+
+
+@jax.jit(static_argnames="trans")
+def sweeps(factors: Factors, b: Array, trans: int) -> Array:
+    """Solve with both triangles: [N] or [N, K] -> the same."""
+    n, rows = factors.n, factors.rows
     columns = in_order(numbers(n, "y"), len(rows))
     before, after = (columns, rows) if trans else (rows, columns)
-    dtype = jnp.result_type(factors.lu, b)
+    dtype = common(factors.lu, b)
 
     @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=jax.P())
     def run(block, b):
@@ -453,7 +510,7 @@ def bring_together(part: Array, steps: int, count: int) -> Array:
     """Bring a block of y of each device to all: [m, K/Y] -> [steps, width, count]."""
     part = part.reshape(steps, len(part) // steps, -1)
     row, column = (
-        lax.axis_index(axis) * size + jnp.arange(size)
+        lax.axis_index(axis) * size + count_up(size)
         for axis, size in zip("xy", part.shape[1:], strict=True)
     )
     mine = jnp.zeros_like(part, shape=(steps, len(row) * lax.axis_size("x"), count))
@@ -462,7 +519,7 @@ def bring_together(part: Array, steps: int, count: int) -> Array:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def solve_and_factor(a: Array, b: Array, refine: int) -> tuple[Array, Factors]:
+def _solve_and_factor(a: Array, b: Array, refine: int) -> tuple[Array, Factors]:
     """Eliminate [a | b], which saves one sweep, and solve with U: [N, K] -> [N, K]."""
     both, rows = eliminate_all(a, b)
     columns = in_order(numbers(len(a), "y"), len(rows))
@@ -474,7 +531,8 @@ def solve_and_factor(a: Array, b: Array, refine: int) -> tuple[Array, Factors]:
         return lu, substitute(block, y, ("x", "y"), lower=False, unit=False)
 
     lu, x = run(both)
-    factors, x = Factors(lu, rows, len(a)), put_back(x, columns, len(a))
+    factors = Factors(lu, rows, len(a), tuple(mesh_sizes("x", "y")))
+    x = put_back(x, columns, len(a))
     return (x + correction(factors, a, x, b, 0) if refine else x), factors
 
 
@@ -483,11 +541,11 @@ def correction(factors: Factors, a: Array, x: Array, b: Array, trans: int) -> Ar
     return lu_solve(factors, b - multiply(a, x, trans), trans)
 
 
-@solve_and_factor.defjvp
+@_solve_and_factor.defjvp
 def reuse_factors(refine, primals, tangents):
-    """Solve a dx = db - da x. Nobody sees the factors, so they need no derivative."""
+    """Solve a dx = db - da x. `solve` drops the factors: nobody misses theirs."""
     (a, b), (da, db) = primals, tangents
-    x, factors = solve_and_factor(a, b, refine)
+    x, factors = _solve_and_factor(a, b, refine)
     fixed = lax.stop_gradient(a)
 
     def again(trans, _, b):
@@ -503,23 +561,30 @@ def reuse_factors(refine, primals, tangents):
     return (x, factors), (dx, zero_from_primal(factors))
 
 
-@jax.jit(static_argnames="refine")
 def solve(a: Array, b: Array, *, refine: int = 0) -> Array:
     """Solve a x = b, as `jnp.linalg.solve` does, without gathering a.
 
     a: [N@x, N@y], b: [N] or [N, K] -> x of the shape of b, on all devices
 
     With `refine=1` the residual is solved for once more. Derivatives of either mode
-    reuse the factors. A singular matrix gives infinities or NaN. Raises ValueError for
-    arrays that do not fit, other dtypes, and a mesh without x and y.
+    reuse the factors; `jax.vjp` serves where `jax.linear_transpose` does not. A
+    singular matrix gives infinities or NaN. Raises ValueError for arrays that do not
+    fit, other dtypes, and a mesh without x and y.
     """
     check_matrix(a)
     check_sides(b, len(a))
     if refine not in (0, 1):
         raise ValueError(f"refine is {refine}: pass 0 or 1")
-    a = a.astype(jnp.result_type(a, b))
+    return solve_placed(a, b, refine)
+
+
+@jax.jit(static_argnames="refine")
+def solve_placed(a: Array, b: Array, refine: int) -> Array:
+    """Give both one type and their places, and solve: [N] or [N, K] -> the same."""
+    a = a.astype(common(a, b))
     sides = place((b[:, None] if b.ndim == 1 else b).astype(a.dtype), jax.P())
-    x = solve_and_factor(a, sides, refine)[0] if sides.size else sides
+    # XLA cannot compile a shard_map of empty arrays alone
+    x = _solve_and_factor(a, sides, refine)[0] if sides.size else sides
     return x.reshape(b.shape)
 
 
@@ -532,8 +597,8 @@ def diagonal(factors: Factors) -> Array:
         tiles = block.reshape(steps, len(block) // steps, steps, -1)
         tiles = jnp.moveaxis(jnp.diagonal(tiles, axis1=0, axis2=2), -1, 0)
         _, high, wide = tiles.shape
-        row = lax.axis_index("x") * high + jnp.arange(high)
-        column = lax.axis_index("y") * wide + jnp.arange(wide)
+        row = lax.axis_index("x") * high + count_up(high)
+        column = lax.axis_index("y") * wide + count_up(wide)
         same = (row[:, None] == column[None])[None]
         return lax.psum(jnp.where(same, tiles, 0).sum(2), "y")
 
@@ -547,30 +612,77 @@ def parity(permutation: Array) -> Array:
     its cycle by looking twice as far in every round.
     """
     n = permutation.size
-    ahead, least = permutation, jnp.arange(n)
+    ahead, least = permutation, count_up(n)
     for _ in range(n.bit_length()):
         least, ahead = jnp.minimum(least, least[ahead]), ahead[ahead]
-    return 1 - 2 * ((n - (least == jnp.arange(n)).sum()) % 2)
+    return 1 - 2 * ((n - (least == count_up(n)).sum()) % 2)
 
 
-@jax.jit
+def inverse_transposed(factors: Factors) -> Array:
+    """Return the inverse of a^T, zeros where `deal` fills up: [N@x, N@y].
+
+    A step solves for a strip of every block of columns, as if they were sides.
+    """
+    n, steps = factors.n, len(factors.rows)
+
+    def strips(_, ids):
+        sides = (count_up(n)[:, None] == ids[None]).astype(factors.lu.dtype)
+        return None, deal(sweeps(factors, sides, 1))
+
+    columns = in_order(numbers(n, "y"), steps)
+    strips = lax.scan(strips, None, columns)[1]
+
+    @jax.shard_map(in_specs=jax.P(None, "x", "y"), out_specs=BLOCKS)
+    def run(strips):
+        wide = len(strips[0]) * lax.axis_size("x") // lax.axis_size("y")
+        return jnp.moveaxis(strips, 0, 1).reshape(len(strips[0]), -1)[:, :wide]
+
+    return run(strips)
+
+
+def from_diagonal(factors: Factors) -> tuple[Array, Array]:
+    """Return what `slogdet` does, from the factors."""
+    u, columns = diagonal(factors), in_order(numbers(factors.n, "y"), len(factors.rows))
+    swaps = parity(factors.rows.ravel()) * parity(columns.ravel())
+    sign = swaps.astype(u.dtype) * jnp.sign(u).prod()
+    return sign, jnp.where(sign == 0, -jnp.inf, jnp.log(jnp.abs(u)).sum())
+
+
+@jax.custom_jvp
+def sign_and_logarithm(a: Array) -> tuple[Array, Array]:
+    """Return what `slogdet` does, with a derivative."""
+    return from_diagonal(factor(a))
+
+
+@sign_and_logarithm.defjvp
+def add_up_the_inverse(primals, tangents):
+    """Return trace(a^-1 da), of which the real part is the logarithm's."""
+    factors = factor(constant(primals[0]))
+    sign, logarithm = from_diagonal(factors)
+    both = (inverse_transposed(factors) * deal(tangents[0])).sum()
+    turn = sign * (both - both.real.astype(both.dtype))
+    return (sign, logarithm), (turn, both.real)
+
+
+jitted = jax.jit(sign_and_logarithm)
+
+
 def slogdet(a: Array) -> tuple[Array, Array]:
     """Return the sign of the determinant, and the logarithm of its absolute value.
 
     a: [N@x, N@y] -> [], [], as `jnp.linalg.slogdet`; 0 and -inf for a singular one
+
+    The first derivative takes the inverse, one panel of its columns after the other,
+    and is NaN or infinite for a singular matrix; the second raises ValueError.
     """
-    factors = lu_factor(a)
-    u, columns = diagonal(factors), in_order(numbers(len(a), "y"), len(factors.rows))
-    swaps = parity(factors.rows.ravel()) * parity(columns.ravel())
-    sign = swaps * jnp.sign(u).prod()
-    return sign, jnp.where(sign == 0, -jnp.inf, jnp.log(jnp.abs(u)).sum())
+    check_matrix(a)
+    return jitted(a)
 
 
-@jax.jit
 def det(a: Array) -> Array:
     """Return the determinant of a square matrix: [N@x, N@y] -> []."""
     sign, logarithm = slogdet(a)
-    return sign * jnp.exp(logarithm)
+    return sign * jnp.exp(logarithm).astype(sign.dtype)
 
 
 def main():

@@ -14,6 +14,8 @@ Words that one device sends, on X x Y (x Z) devices, P in all; MK, KN, MN are si
     cannon      p (MK + KN)/P                                    2 p collectives
     summa_25d   (Y - 1) MK/P + (X - 1) KN/P + (Z - 1) MN/P       2 panels + 1
 
+Only the first two of Cannon's 2 p, the skew, go further than to a neighbour on a torus.
+
 Sources: Cannon, A Cellular Computer to Implement the Kalman Filter Algorithm, PhD
 thesis, Montana State University 1969. Van de Geijn and Watts, SUMMA: Scalable Universal
 Matrix Multiplication Algorithm, Concurrency 9 (1997). Solomonik and Demmel,
@@ -26,10 +28,15 @@ Copy this file alone: it needs JAX only.
 """
 
 import math
+from numbers import Integral
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType
+
+BLOCKS = jax.P("x", "y")
 
 
 def shift(x: Array, axis_name: str, step: int) -> Array:
@@ -40,9 +47,16 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
 
 def wide(*arrays: Array) -> jnp.dtype:
     """Return the type to add up products in: float32 for narrower floats."""
-    dtype = jnp.result_type(*arrays)
-    floating = jnp.issubdtype(dtype, jnp.floating)
-    return jnp.promote_types(dtype, jnp.float32) if floating else dtype
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(*arrays)
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.dtype(jnp.float32) if narrow else dtype
+
+
+def common(*arrays: Array) -> np.dtype:
+    """Return the type of a result, also where JAX shall promote nothing by itself."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*arrays)
 
 
 def product(a: Array, b: Array) -> Array:
@@ -52,19 +66,60 @@ def product(a: Array, b: Array) -> Array:
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
+
+
+def promotes(dtype: jnp.dtype) -> bool:
+    """Say whether JAX finds a common type for this one and another."""
+    bits = jnp.finfo if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo
+    return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
+
+
+def check_matrices(a: Array, b: Array):
+    """Raise ValueError unless a [M, K] and b [K, N] have a product."""
+    for name, x in (("a", a), ("b", b)):
+        if not isinstance(x, Array):
+            raise ValueError(f"{name} is a {type(x).__name__}: pass an array")
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+    if not a.size * b.size:
+        raise ValueError(f"{a.shape} x {b.shape}: there is nothing to multiply")
+    if a.dtype != b.dtype and not (promotes(a.dtype) and promotes(b.dtype)):
+        raise ValueError(
+            f"{a.dtype} and {b.dtype} have no common type: convert one of them"
+        )
 
 
 def check_product(a: Array, b: Array, rows: int, inner: int, columns: int):
     """Raise ValueError unless a [M, K] and b [K, N] can be cut into so many parts."""
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+    check_matrices(a, b)
     sizes, parts = (*a.shape, b.shape[1]), (rows, inner, columns)
     for name, size, count in zip("MKN", sizes, parts, strict=True):
         if size % count:
@@ -74,6 +129,12 @@ def check_product(a: Array, b: Array, rows: int, inner: int, columns: int):
             )
 
 
+def check_panels(panels: int):
+    """Raise ValueError unless a sum can be taken in so many panels."""
+    if not isinstance(panels, Integral) or panels < 1:
+        raise ValueError(f"a sum cannot be taken in {panels} panels: pass 1 or more")
+
+
 def multiply_panels(a: Array, b: Array, panels: int) -> Array:
     """Multiply all blocks of a layer x, y of the mesh: [m, k], [l, n] -> [m, n].
 
@@ -81,21 +142,24 @@ def multiply_panels(a: Array, b: Array, panels: int) -> Array:
     pieces, as many as fit both ways of cutting it, and panel number `turn` takes one
     slice out of every piece: everybody owns a part of it, and a gather brings it.
     """
-    size = lax.axis_size("y")
-    width = a.shape[1] * size // (math.lcm(size, lax.axis_size("x")) * panels)
-    a_pieces = a.reshape(a.shape[0], -1, panels, width)
-    b_pieces = b.reshape(-1, panels, width, b.shape[1])
+    x, y = lax.axis_size("x"), lax.axis_size("y")
+    parts = math.lcm(x, y)
+    width = a.shape[1] * y // (parts * panels)
+    a_pieces = a.reshape(a.shape[0], parts // y, panels, width)
+    b_pieces = b.reshape(parts // x, panels, width, b.shape[1])
 
     @jax.checkpoint  # the gradient gathers panels again rather than keep them all
     def add(turn, total):
-        rows = lax.dynamic_index_in_dim(a_pieces, turn, 2).reshape(a.shape[0], -1)
-        columns = lax.dynamic_index_in_dim(b_pieces, turn, 1).reshape(-1, b.shape[1])
+        rows = lax.dynamic_index_in_dim(a_pieces, turn, 2)
+        rows = rows.reshape(a.shape[0], parts // y * width)
+        columns = lax.dynamic_index_in_dim(b_pieces, turn, 1)
+        columns = columns.reshape(parts // x * width, b.shape[1])
         rows = lax.all_gather(rows, "y", axis=1, tiled=True)
         columns = lax.all_gather(columns, "x", axis=0, tiled=True)
         return total + product(rows, columns)
 
     zeros = jnp.zeros_like(a, shape=(a.shape[0], b.shape[1]), dtype=wide(a, b))
-    return lax.fori_loop(0, panels, add, zeros).astype(jnp.result_type(a, b))
+    return lax.fori_loop(0, panels, add, zeros).astype(common(a, b))
 
 
 @jax.jit(static_argnames="panels")
@@ -109,15 +173,14 @@ def summa(a: Array, b: Array, panels: int = 4) -> Array:
     multiple of both, times `panels`, divides K.
     """
     x, y = mesh_sizes("x", "y")
+    check_panels(panels)
     check_product(a, b, x, math.lcm(x, y) * panels, y)
 
-    @jax.shard_map(
-        in_specs=(jax.P("x", "y"), jax.P("x", "y")), out_specs=jax.P("x", "y")
-    )
+    @jax.shard_map(in_specs=(BLOCKS, BLOCKS), out_specs=BLOCKS)
     def multiply(a, b):
         return multiply_panels(a, b, panels)
 
-    return multiply(a, b)
+    return multiply(place(a, BLOCKS), place(b, BLOCKS))
 
 
 @jax.jit(static_argnames="panels")
@@ -126,21 +189,21 @@ def summa_25d(a: Array, b: Array, panels: int = 4) -> Array:
 
     a: [M@x, K@(z,y)], b: [K@(z,x), N@y] -> [M@x, N@(y,z)]
 
-    A device holds z blocks of c while it adds. Raises ValueError unless x divides M,
-    y z divides N, and z `panels` times the least common multiple of x and y divides K.
+    A device holds z blocks of c while it adds, and adds up layers that are rounded to
+    the type of the result. Raises ValueError unless x divides M, y z divides N, and
+    z `panels` times the least common multiple of x and y divides K.
     """
     x, y, z = mesh_sizes("x", "y", "z")
+    check_panels(panels)
     check_product(a, b, x, math.lcm(x, y) * z * panels, y * z)
+    specs = jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")
 
-    @jax.shard_map(
-        in_specs=(jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")),
-        out_specs=jax.P("x", ("y", "z")),
-    )
+    @jax.shard_map(in_specs=specs, out_specs=jax.P("x", ("y", "z")))
     def multiply(a, b):
         layer = multiply_panels(a, b, panels)
         return lax.psum_scatter(layer, "z", scatter_dimension=1, tiled=True)
 
-    return multiply(a, b)
+    return multiply(*map(place, (a, b), specs))
 
 
 def skew(a: Array, b: Array) -> tuple[Array, Array]:
@@ -157,7 +220,7 @@ def skew(a: Array, b: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def cannon(a: Array, b: Array) -> Array:
-    """Multiply on a square mesh; a device never holds more than two blocks of each.
+    """Multiply on a square mesh; a device holds two blocks of a, two of b and the sum.
 
     a: [M@x, K@y], b: [K@x, N@y] -> [M@x, N@y]
 
@@ -169,9 +232,7 @@ def cannon(a: Array, b: Array) -> Array:
         raise ValueError(f"Cannon needs a square mesh, not {x} x {y}: use summa")
     check_product(a, b, x, x, x)
 
-    @jax.shard_map(
-        in_specs=(jax.P("x", "y"), jax.P("x", "y")), out_specs=jax.P("x", "y")
-    )
+    @jax.shard_map(in_specs=(BLOCKS, BLOCKS), out_specs=BLOCKS)
     def multiply(a, b):
         def turn(_, carry):
             a, b, total = carry
@@ -180,9 +241,9 @@ def cannon(a: Array, b: Array) -> Array:
 
         zeros = jnp.zeros_like(a, shape=(a.shape[0], b.shape[1]), dtype=wide(a, b))
         a, b, total = lax.fori_loop(0, x - 1, turn, (*skew(a, b), zeros))
-        return (total + product(a, b)).astype(jnp.result_type(a, b))
+        return (total + product(a, b)).astype(common(a, b))
 
-    return multiply(a, b)
+    return multiply(place(a, BLOCKS), place(b, BLOCKS))
 
 
 def main():

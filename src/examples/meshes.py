@@ -3,7 +3,7 @@
 
 A sharding says in words which part of an array a device holds; `devices_indices_map`
 says it in numbers. These functions compare, count and subtract those numbers, so that
-what a layout costs is known before anything is allocated or sent.
+what a sharding costs is known before anything is allocated or sent.
 
     ids      [[0, 4], [1, 5]]   device ids, nested as deep as the mesh has axes
     mesh     a jax.sharding.Mesh with its devices exactly there
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, Sharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, Sharding
 
 Box = tuple[slice, ...]
 
@@ -37,11 +37,14 @@ def arrange(
     ValueError for an id or a name that is there twice, an id that no device has, or
     another number of names than axes.
     """
-    grid, names = np.asarray(ids), (names,) if isinstance(names, str) else tuple(names)
-    devices, flat = (
-        {device.id: device for device in jax.devices()},
-        grid.ravel().tolist(),
-    )
+    if not isinstance(axis_type, AxisType):
+        raise ValueError(f"{axis_type!r} is no type of axes: pass AxisType.Auto")
+    names = (names,) if isinstance(names, str) else names
+    if not isinstance(names, Sequence) or {*map(type, names)} - {str}:
+        raise ValueError(f"{names!r} names no axes: pass a word for each")
+    grid, names = _as_ids(ids), tuple(names)
+    devices = {device.id: device for device in jax.devices()}
+    flat = grid.ravel().tolist()
     if grid.ndim != len(names) or len(set(names)) < len(names) or not flat:
         raise ValueError(
             f"ids of shape {grid.shape} make no mesh with the axes {names}: give at "
@@ -59,9 +62,10 @@ def boxes(sharding: Sharding, shape: Iterable[int]) -> dict[int, Box]:
     """Map the id of each device to the part it holds, as slices with numbers.
 
     `devices_indices_map` writes a whole axis as `slice(None)` here and as `slice(0, n)`
-    there; this one always writes the numbers.
+    there; this one always writes the numbers. Raises ValueError for a shape that cannot
+    be split so.
     """
-    shape = tuple(shape)
+    shape = _shape(sharding, shape)
     return {
         device.id: tuple(
             slice(*part.indices(n)) for part, n in zip(box, shape, strict=True)
@@ -111,12 +115,46 @@ def bytes_missing(x, target: Sharding) -> dict[int, int]:
 def _sharding(x) -> Sharding:
     """Return the sharding of an array, or say that there is none."""
     sharding = getattr(x, "sharding", None)
-    if not isinstance(sharding, Sharding):
+    if not isinstance(sharding, Sharding) or _is_abstract(sharding):
         raise ValueError(
             f"a {type(x).__name__} lies on no device: pass a jax.Array, or a "
             "jax.ShapeDtypeStruct with a sharding"
         )
     return sharding
+
+
+def _is_abstract(sharding: Sharding) -> bool:
+    """Say whether a sharding speaks of no devices in particular."""
+    return isinstance(getattr(sharding, "mesh", None), AbstractMesh)
+
+
+def _as_ids(ids) -> np.ndarray:
+    """Return device ids as an array, or say that they are none."""
+    shapes = {np.shape(row) for row in ids} if isinstance(ids, Sequence) else {()}
+    grid = np.asarray(ids) if len(shapes) < 2 else np.empty(())
+    if grid.size and not np.issubdtype(grid.dtype, np.integer):
+        raise ValueError(f"{ids!r} are no ids of devices in a grid: pass whole numbers")
+    return grid
+
+
+def _shape(sharding: Sharding, shape) -> tuple[int, ...]:
+    """Return the shape, or say why no array of this shape is split so."""
+    if not isinstance(sharding, Sharding) or _is_abstract(sharding):
+        raise ValueError(f"{sharding!r} is no sharding over devices: pass one")
+    shape = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    if not all(isinstance(n, int | np.integer) and n >= 0 for n in shape):
+        raise ValueError(f"{shape} is no shape: pass sizes from 0 on")
+    spec = getattr(sharding, "spec", ())
+    spec = tuple(getattr(spec, "partitions", spec))  # with sums, it will not unpack
+    if len(spec) > len(shape):
+        raise ValueError(f"{sharding.spec} is too long for the shape {shape}")
+    for n, entry in zip(shape, spec, strict=False):
+        names = (entry,) if isinstance(entry, str) else entry or ()
+        if n % (parts := math.prod(sharding.mesh.shape[name] for name in names)):
+            raise ValueError(
+                f"{sharding.spec} cuts {n} of the shape {shape} in {parts}"
+            )
+    return shape
 
 
 def _cells(box: Box) -> int:
@@ -135,7 +173,7 @@ def _common(a: Box | None, b: Box) -> int:
 
 
 def main():
-    """Print what a device holds of a matrix in three layouts, and lacks for rows."""
+    """Print what a device holds of a matrix in three shardings, and lacks for rows."""
     mesh = arrange([device.id for device in jax.devices()], "ring")
     shape = (16 * mesh.size, 16 * mesh.size)
     rows = NamedSharding(mesh, jax.P("ring"))

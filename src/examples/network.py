@@ -38,6 +38,9 @@ def sum_by_hosts(x: Array, *, inner: str, outer: str) -> Array:
     into as many parts as `inner` has devices.
     """
     hosts, parts = mesh_sizes(outer, inner)
+    if not isinstance(x, Array) or x.dtype == jax.numpy.bool:
+        kind = getattr(x, "dtype", type(x).__name__)
+        raise ValueError(f"{kind} does not add up: pass an array of numbers")
     if not x.ndim or x.shape[0] % (hosts * parts * parts):
         raise ValueError(
             f"an array of shape {x.shape} cannot be cut into {hosts * parts} blocks "
@@ -49,28 +52,40 @@ def sum_by_hosts(x: Array, *, inner: str, outer: str) -> Array:
         return lax.psum(part, outer)
 
     spec = jax.P((outer, inner))
-    return place(jax.shard_map(add, in_specs=spec, out_specs=jax.P(inner))(x), jax.P())
+    sums = jax.shard_map(add, in_specs=spec, out_specs=jax.P(inner))(place(x, spec))
+    return place(sums, jax.P())
 
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
 
 
 def place(x: Array, spec: jax.P) -> Array:
     """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
 
-    Call it inside `jax.jit`.
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
-    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
-        return lax.with_sharding_constraint(x, spec)
-    return jax.reshard(x, spec)
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
 
 
 def leaving(program, hosts: Sequence[int]) -> dict[int, int]:

@@ -30,19 +30,51 @@ from jax.sharding import AbstractMesh, AxisType
 # ------------------------------------------------------ on the host, by shard_map
 
 
+def check_real_matrices(a: Array):
+    """Raise ValueError unless `a` is an array of matrices, float32 or float64."""
+    dtype, shape = getattr(a, "dtype", type(a).__name__), getattr(a, "shape", ())
+    if len(shape) < 2 or dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"{dtype}{list(shape)} is no batch of matrices: pass [B, m, n], float32"
+        )
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
+
+
 def numpy_svd(a: Array) -> list[Array]:
     """Return the thin SVD that NumPy finds on the host: XLA sees a black box.
 
     a: [..., m, n] -> [..., m, r], [..., r], [..., r, n], with r = min(m, n)
+
+    A matrix that holds an infinity or no number has NaN for results. Raises ValueError
+    for another dtype than float32 and float64, and for fewer axes than two.
     """
+    check_real_matrices(a)
     *batch, m, n = a.shape
     shapes = (*batch, m, min(m, n)), (*batch, min(m, n)), (*batch, min(m, n), n)
     results = [jax.ShapeDtypeStruct(shape, a.dtype) for shape in shapes]
 
     def call(a):
-        parts = np.linalg.svd(np.asarray(a), full_matrices=False)
-        return [np.asarray(part, a.dtype) for part in parts]
+        a = np.asarray(a)
+        fine = np.isfinite(a).all((-2, -1), keepdims=True)  # NumPy raises for others
+        u, s, vh = np.linalg.svd(np.where(fine, a, 0), full_matrices=False)
+        parts = zip((u, s, vh), (fine, fine[..., 0], fine), strict=True)
+        return [np.where(known, part, np.nan).astype(a.dtype) for part, known in parts]
 
+    a = jnp.asarray(a)  # where JAX knows the mesh of what comes back
     return jax.pure_callback(call, results, a, vmap_method="broadcast_all")
 
 
@@ -82,16 +114,16 @@ def singular_values(a: Array, axis: str = "batch") -> Array:
     sizes = jax.sharding.get_abstract_mesh().shape
     if axis not in sizes:
         raise ValueError(f"no mesh axis {axis!r} in context: set a mesh that has it")
-    if a.ndim != 3 or a.dtype not in (jnp.float32, jnp.float64):
-        raise ValueError(
-            f"{a.dtype}{list(a.shape)} is no batch of matrices: pass [B, m, n], float32"
-        )
+    check_real_matrices(a)
+    if a.ndim != 3:
+        raise ValueError(f"{list(a.shape)} are {a.ndim} axes: pass [B, m, n]")
     if a.shape[0] % sizes[axis]:
         raise ValueError(
             f"a batch of {a.shape[0]} cannot be cut into {sizes[axis]} parts: pad it"
         )
     batch = jax.P(axis)
-    return jax.shard_map(block_singular_values, in_specs=batch, out_specs=batch)(a)
+    by_block = jax.shard_map(block_singular_values, in_specs=batch, out_specs=batch)
+    return by_block(place(a, batch))
 
 
 # ------------------------------------------------- in XLA, by custom_partitioning
@@ -163,11 +195,14 @@ def top_k(scores: Array, k: int) -> tuple[Array, Array]:
     scores: [..., N], split in any way -> [..., k] and int32[..., k], rows as before
 
     Works under Auto and Explicit axes, in `jax.shard_map`, `jax.vmap` and `jax.grad`
-    (reverse mode). Raises ValueError unless 1 <= k <= N.
+    (reverse mode). Under a `jax.shard_map` over some of the axes it gathers rows that
+    others cut. Raises ValueError unless 1 <= k <= N, and for complex numbers.
     """
     n = jnp.shape(scores)[-1] if jnp.ndim(scores) else 0
-    if not 1 <= k <= n:
+    if not isinstance(k, int | np.integer) or not 1 <= k <= n:
         raise ValueError(f"k = {k} of {n} numbers a row: pass 1 <= k <= {n}")
+    if jnp.iscomplexobj(scores):
+        raise ValueError("complex numbers have no order: pass their absolute values")
     return _for_any_axes(jnp.asarray(scores), k)
 
 
@@ -176,10 +211,11 @@ def _for_any_axes(scores, k):
 
     @custom_vmap
     def call(scores):
-        rows = jax.typeof(scores).sharding.spec[:-1]
+        *rows, along = jax.typeof(scores).sharding.spec
         split = partial(split_top_k, k=k)
         if jax.sharding.get_abstract_mesh().manual_axes:
-            return split(scores)
+            whole = jax.reshard(scores, jax.P(*rows, None)) if along else scores
+            return tuple(lax.top_k(whole, k))
         return jax.sharding.auto_axes(split, out_sharding=jax.P(*rows, None))(scores)
 
     @call.def_vmap
@@ -197,7 +233,8 @@ def _top_k_forward(scores, k):
 def _top_k_backward(_, saved, cotangents):
     """Put what came back where its number came from; every column looks for itself."""
     scores, places = saved
-    columns, part = jnp.arange(scores.shape[-1]), jax.typeof(scores).sharding.spec[-1]
+    columns = jnp.arange(scores.shape[-1], dtype=places.dtype)
+    part = jax.typeof(scores).sharding.spec[-1]
     if part:
         columns = jax.reshard(columns, jax.P(part))
     hit = places[..., None] == jnp.expand_dims(columns, range(places.ndim))

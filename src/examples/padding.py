@@ -28,20 +28,27 @@ from jax.sharding import AxisType
 def place(x: Array, spec: jax.P) -> Array:
     """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
 
-    Call it inside `jax.jit`.
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
-    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
-        return lax.with_sharding_constraint(x, spec)
-    return jax.reshard(x, spec)
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
 
 
 def blocks(spec: jax.P, rank: int) -> tuple[int, ...]:
     """Return into how many blocks `spec` splits each axis of an array of `rank` axes.
 
     The mesh comes from the context. Raises ValueError without a mesh, for an axis that
-    the mesh does not have, and for a spec of more entries than axes.
+    the mesh does not have, for Auto and Explicit axes together, and for a spec of more
+    entries than axes.
     """
-    sizes = jax.sharding.get_abstract_mesh().shape
+    mesh = jax.sharding.get_abstract_mesh()
+    sizes, kinds = mesh.shape, dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     if not sizes:
         raise ValueError("no mesh in context: call it inside `with jax.set_mesh(mesh)`")
     if len(spec) > rank:
@@ -50,6 +57,11 @@ def blocks(spec: jax.P, rank: int) -> tuple[int, ...]:
     unknown = {name for entry in entries for name in entry} - sizes.keys()
     if unknown:
         raise ValueError(f"{spec} names {sorted(unknown)}, the mesh has {list(sizes)}")
+    if len({kinds[name] for entry in entries for name in entry}) > 1:
+        raise ValueError(
+            f"{spec} names mesh axes of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
     counts = [math.prod(sizes[name] for name in entry) for entry in entries]
     return (*counts, *[1] * (rank - len(counts)))
 
@@ -100,9 +112,11 @@ def unpad(padded: Array, shape: tuple[int, ...]) -> Array:
     """Return the first cells of `padded`, `shape` of them: [N@x, M@y] -> [n, m].
 
     An axis that is cut comes back whole on every device, since the mesh does not divide
-    what is left; the other axes keep their place. Raises ValueError if `padded` is too
-    small, or has another number of axes.
+    what is left; the other axes keep their place. Raises ValueError if `padded` is no
+    array, too small, or has another number of axes.
     """
+    if not hasattr(padded, "shape"):
+        raise ValueError(f"a {type(padded).__name__} is no array: pass one")
     if len(shape) != padded.ndim or any(map(int.__gt__, shape, padded.shape)):
         raise ValueError(f"cannot cut {shape} out of an array of shape {padded.shape}")
     spec = jax.typeof(padded).sharding.spec  # of Explicit axes; on Auto, XLA decides

@@ -23,7 +23,7 @@ import html
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -180,12 +180,12 @@ def draw(x, shape: Sequence[int] | None = None, *, title: str = "") -> Picture:
     each part of the others. ValueError if there is nothing to draw: a traced array, a
     mesh without devices, a shape that does not divide or has no elements.
     """
-    shape = _shape(x, shape)
-    layout = x if isinstance(x, Mapping) else _sharding_of(x)
-    split, pending = _spec(layout, len(shape))
+    shape = _shape_to_draw(x, shape)
+    where = x if isinstance(x, Mapping) else _sharding_of(x)
+    split, pending = _spec(where, shape)
     if pending:  # JAX has no index map of these, but they lie like finished arrays
-        layout = jax.NamedSharding(layout.mesh, jax.P(*split))
-    parts = layout if isinstance(layout, Mapping) else layout.devices_indices_map(shape)
+        where = jax.NamedSharding(where.mesh, jax.P(*split))
+    parts = where if isinstance(where, Mapping) else where.devices_indices_map(shape)
     boxes = {getattr(d, "id", d): _box(d, part, shape) for d, part in parts.items()}
     here = jax.devices() if parts.keys() <= set(jax.devices()) else []
     known = sorted(device.id for device in here)
@@ -202,7 +202,7 @@ def draw(x, shape: Sequence[int] | None = None, *, title: str = "") -> Picture:
 # ------------------------------------------------------------- what is to be drawn
 
 
-def _shape(x, shape) -> tuple[int, ...]:
+def _shape_to_draw(x, shape) -> tuple[int, ...]:
     if isinstance(x, jax.core.Tracer):
         raise ValueError(
             f"a traced array has no devices: print jax.typeof(x), here {jax.typeof(x)}"
@@ -210,19 +210,24 @@ def _shape(x, shape) -> tuple[int, ...]:
     own = getattr(x, "shape", shape)
     if own is None:
         raise ValueError(f"a {type(x).__name__} alone has no shape: draw(x, shape)")
-    if shape is not None and tuple(shape) != tuple(own):
-        raise ValueError(f"the array has shape {own}, not {tuple(shape)}: leave it out")
+    own, shape = _sizes(own), _sizes(own if shape is None else shape)
+    if shape != own:
+        raise ValueError(f"the array has shape {own}, not {shape}: leave it out")
     if 0 in own:
         raise ValueError(f"an array of shape {own} has no elements to draw")
-    return tuple(own)
+    return own
+
+
+def _sizes(shape) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    if not all(isinstance(n, int) and n >= 0 for n in sizes):
+        raise ValueError(f"{shape!r} is no shape: pass whole numbers, such as (8, 16)")
+    return sizes
 
 
 def _sharding_of(x) -> Sharding:
     if isinstance(x, jax.P):
-        mesh = jax.sharding.get_mesh()
-        if mesh.empty:
-            raise ValueError(f"{x} needs a mesh: call jax.set_mesh(mesh) first")
-        x = jax.NamedSharding(mesh, x)
+        x = jax.NamedSharding(_mesh_of(x), x)
     sharding = x if isinstance(x, Sharding) else getattr(x, "sharding", None)
     if not isinstance(sharding, Sharding):
         raise ValueError(
@@ -234,18 +239,42 @@ def _sharding_of(x) -> Sharding:
     return sharding
 
 
-def _spec(layout, ndim: int) -> tuple[list, list[str]]:
+def _mesh_of(spec: jax.P) -> jax.sharding.Mesh:
+    mesh = jax.sharding.get_mesh()
+    if mesh.empty:
+        raise ValueError(f"{spec} needs a mesh: call jax.set_mesh(mesh) first")
+    if jax.P.UNCONSTRAINED in tuple(getattr(spec, "partitions", spec)):
+        raise ValueError(f"{spec} does not say where each element belongs")
+    named = {*jax.tree.leaves(tuple(getattr(spec, "partitions", spec)))}
+    if unknown := named - {*mesh.axis_names}:
+        raise ValueError(f"{spec} names {unknown}, but the axes are {mesh.axis_names}")
+    return mesh
+
+
+def _spec(where, shape: tuple[int, ...]) -> tuple[list, list[str]]:
     """Find the mesh axes that split each axis, and those still to be summed over."""
-    if layout == {}:
-        raise ValueError("the mapping has no device: {device id: tuple of slices}")
-    spec = getattr(layout, "spec", ())
+    if isinstance(where, Mapping) and not any(map(_is_device, where)):
+        raise ValueError(
+            f"the mapping has no device: {{device id: slices}}, not {where}"
+        )
+    spec, ndim = getattr(where, "spec", ()), len(shape)
     if len(spec) > ndim:
         raise ValueError(f"{spec} names {len(spec)} axes, but the array has {ndim}")
     split = [*getattr(spec, "partitions", spec)]  # with sums, a spec will not unpack
+    for n, entry in zip(shape, split, strict=False):
+        names = (entry,) if isinstance(entry, str) else entry or ()
+        if n % (parts := math.prod(where.mesh.shape[name] for name in names)):
+            raise ValueError(f"{spec} cuts {n} of the shape {shape} in {parts}")
     return split + [None] * (ndim - len(split)), sorted(getattr(spec, "unreduced", ()))
 
 
+def _is_device(key) -> bool:
+    return isinstance(key, int | jax.Device)
+
+
 def _box(device, part: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
+    if not isinstance(part, Sequence) or not all(isinstance(s, slice) for s in part):
+        raise ValueError(f"device {device} holds {part!r}: give a tuple of slices")
     if len(part) != len(shape):
         raise ValueError(
             f"device {device} has {len(part)} slices for the shape {shape}"

@@ -7,8 +7,8 @@ schedule, as one program for all devices. The gradient runs through it backwards
 
     params   [L@stage, ..]     every array holds a part for each layer, in order
     x, y     [B@data, ..]      a batch, cut in M microbatches on every device
-    piece    [B / (D M), ..]   one microbatch on one device; it has the same shape and
-                               type after each stage
+    piece    [B / (D M), ..]   one microbatch on one device, an array or a tree; it has
+                               the same shapes and types after each stage
 
 With S stages a step takes M + S - 1 turns forward and as many back, and a device sends
 one piece in each. A stage idles in (S - 1) / (M + S - 1) of its turns. Gradients are
@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType
 
 
 def schedule(stages: int, microbatches: int) -> np.ndarray:
@@ -50,50 +51,98 @@ def shift_open(x: Array, axis_name: str, step: int) -> Array:
     return lax.ppermute(x, axis_name, route) if route else jnp.zeros_like(x)
 
 
-def flow(stage: Callable, params, pieces: Array) -> Array:
+def flow(stage: Callable, params, pieces):
     """Pass all pieces through all stages; the last one returns what came out.
 
-    pieces: [M, b, ..] -> [M, b, ..]; on the other stages what comes back is of no use
+    pieces: a tree of [M, b, ..] -> the same; on the other stages it is of no use
 
-    `stage(params, piece)` returns a piece of the same shape. Call it inside
-    `jax.shard_map`, with `params` and `pieces` varying along `stage`.
+    `stage(params, piece)` returns a piece of the same shapes and types. Call it inside
+    `jax.shard_map`, with `params` and `pieces` varying along `stage`. Raises ValueError
+    for a stage that returns something else.
     """
     rank, size = lax.axis_index("stage"), lax.axis_size("stage")
-    last = pieces.shape[0] - 1
+    last = jax.tree.leaves(pieces)[0].shape[0] - 1
+
+    def take(number):
+        return jax.tree.map(lambda leaf: leaf[number], pieces)
 
     def turn(piece, number):
-        arrived = shift_open(piece, "stage", +1)
+        arrived = jax.tree.map(lambda leaf: shift_open(leaf, "stage", +1), piece)
         # an idle stage works on some piece or other, so that it never divides by zero
-        fresh = pieces[jnp.minimum(number, last)]
-        piece = stage(params, jnp.where(rank == 0, fresh, arrived))
+        fresh = take(jnp.minimum(number, last))
+        either = jax.tree.map(lambda a, b: jnp.where(rank == 0, a, b), fresh, arrived)
+        piece = stage(params, either)
         return piece, piece
 
-    turns = jnp.arange(last + size)
-    return lax.scan(turn, pieces[0], turns)[1][size - 1 :]
+    check_stage(stage, params, take(0))
+    made = lax.scan(turn, take(0), jnp.arange(last + size))[1]
+    return jax.tree.map(lambda leaf: leaf[size - 1 :], made)
+
+
+def type_of(leaf) -> str:
+    """Return the type of a leaf of a piece, with its sharding on Explicit axes."""
+    names = {*(leaf.sharding.spec if leaf.sharding else ())} - {None}
+    lying = f" by {leaf.sharding.spec}" if names else ""
+    return f"{leaf.dtype}{list(leaf.shape)}{lying}"
+
+
+def check_stage(stage: Callable, params, piece):
+    """Raise ValueError unless a stage makes a piece of the same shapes and types."""
+    texts = [
+        jax.tree.map(type_of, jax.eval_shape(f, params, piece))
+        for f in (lambda params, piece: piece, stage)
+    ]
+    if texts[0] != texts[1]:
+        raise ValueError(
+            f"a stage makes {texts[1]} of {texts[0]}: it must return what it takes"
+        )
 
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
+
+
+def lay_along(x: Array, axis: int, *names: str) -> Array:
+    """Lay an axis of `x` along mesh axes, if they are Explicit; leave others alone.
+
+    Auto axes are left to `jax.shard_map`. Raises ValueError for axes of two types.
+    """
+    mesh, spec = jax.sharding.get_abstract_mesh(), [*jax.typeof(x).sharding.spec]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(f"the mesh axes {names} are of two types: take one for all")
+    wanted = names if len(names) > 1 else names[0]
+    if kinds[names[0]] != AxisType.Explicit or spec[axis] == wanted:
+        return x
+    spec = [None if {*names} & {*np.atleast_1d(part)} else part for part in spec]
+    return jax.reshard(x, jax.P(*spec[:axis], wanted, *spec[axis + 1 :]))
 
 
 def check_pipeline(params, batch, microbatches: int):
     """Raise ValueError unless the mesh in context can cut the layers and the batch."""
     stages, parts = mesh_sizes("stage", "data")
+    check_examples(batch, microbatches)
     schedule(stages, microbatches)
-    for leaf in jax.tree.leaves(params):
+    for leaf in map(jnp.asarray, jax.tree.leaves(params)):
         if not leaf.shape or leaf.shape[0] % stages:
             raise ValueError(
                 f"parameters {leaf.shape} cannot be cut into {stages} stages: their "
                 f"first axis must be the layers, a multiple of {stages}"
             )
-    for leaf in jax.tree.leaves(batch):
+    for leaf in map(jnp.asarray, jax.tree.leaves(batch)):
         if not leaf.shape or leaf.shape[0] % (parts * microbatches):
             raise ValueError(
                 f"a batch {leaf.shape} cannot be cut into {parts} parts of "
@@ -102,31 +151,56 @@ def check_pipeline(params, batch, microbatches: int):
             )
 
 
+def check_examples(batch, microbatches: int):
+    """Raise ValueError unless a batch is a pair, of arrays with one number of rows."""
+    if not isinstance(microbatches, int | np.integer):
+        raise ValueError(f"{microbatches} microbatches: take a whole number")
+    rows = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
+    if not isinstance(batch, tuple | list) or len(batch) != 2 or len(rows) != 1:
+        raise ValueError(
+            f"a batch of {sorted(rows)} rows: pass (x, y), all with the same rows"
+        )
+    if rows == {(0,)}:
+        raise ValueError("a batch of 0 rows has no mean: take one row at least")
+
+
 def pipelined(stage: Callable, cost: Callable, microbatches: int) -> Callable:
     """Return the loss of a pipeline: (params, (x, y)) -> number.
 
-    params: [L@stage, ..] each; x, y: [B@data, ..]
+    params: trees of [L@stage, ..]; x, y: trees of [B@data, ..]; all may lie along
+    other mesh axes, too
 
     `stage(params, piece)` applies those layers that it is given; `cost(answer, y)`, a
     mean over its rows, is taken of a device's whole part of the batch at the last
-    stage. The loss raises ValueError if the mesh cannot cut its arguments.
+    stage. The loss raises ValueError if the mesh cannot cut its arguments, and if stage
+    or cost return something else.
     """
 
+    def run(params, batch):
+        # copies that vary before the loop: their sum along data comes after it
+        params = lax.pcast(params, "data", to="varying")
+        x, y = lax.pcast(batch, "stage", to="varying")
+        pieces = jax.tree.map(
+            lambda leaf: leaf.reshape(microbatches, -1, *leaf.shape[1:]), x
+        )
+        answer = flow(stage, params, pieces)
+        answer = jax.tree.map(lambda a, leaf: a.reshape(leaf.shape), answer, x)
+        value = cost(answer, y)
+        if jnp.shape(value):
+            raise ValueError(f"the cost has shape {value.shape}: return one number")
+        end = lax.axis_index("stage") == lax.axis_size("stage") - 1
+        mine = jnp.where(end, value, 0) / lax.axis_size("data")
+        return lax.psum(mine, ("stage", "data"))
+
+    @jax.jit
     def loss(params, batch):
         check_pipeline(params, batch, microbatches)
-
-        @jax.shard_map(in_specs=(jax.P("stage"), jax.P("data")), out_specs=jax.P())
-        def run(params, batch):
-            # copies that vary before the loop: their sum along data comes after it
-            params = lax.pcast(params, "data", to="varying")
-            x, y = lax.pcast(batch, "stage", to="varying")
-            answer = flow(stage, params, x.reshape(microbatches, -1, *x.shape[1:]))
-            value = cost(answer.reshape(x.shape), y)
-            end = lax.axis_index("stage") == lax.axis_size("stage") - 1
-            mine = jnp.where(end, value, 0) / lax.axis_size("data")
-            return lax.psum(mine, ("stage", "data"))
-
-        return run(params, batch)
+        params = jax.tree.map(lambda leaf: lay_along(leaf, 0, "stage"), params)
+        batch = jax.tree.map(lambda leaf: lay_along(leaf, 0, "data"), tuple(batch))
+        specs, names = (jax.P("stage"), jax.P("data")), {"stage", "data"}
+        return jax.shard_map(run, in_specs=specs, out_specs=jax.P(), axis_names=names)(
+            params, batch
+        )
 
     return loss
 

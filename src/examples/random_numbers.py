@@ -55,6 +55,8 @@ def names_of(spec: jax.P, ndim: int) -> list[tuple[str, ...]]:
 
     Raises ValueError if `spec` is longer than that, or the mesh in context lacks one.
     """
+    if not isinstance(spec, jax.P):
+        raise ValueError(f"{spec!r} is no spec: pass jax.P of the names of mesh axes")
     parts = [() if part is None else np.atleast_1d(part).tolist() for part in spec]
     sizes = jax.sharding.get_abstract_mesh().shape
     if missing := [name for names in parts for name in names if name not in sizes]:
@@ -147,19 +149,32 @@ def dropout(block: Array, key: Array, rate: float, spec: jax.P) -> Array:
     block: [n, m] -> [n, m], floating-point or complex
 
     Inside a `jax.shard_map` whose blocks are laid out by `spec`, with the same `key` on
-    all devices, cell by cell what `jax.random.bernoulli(key, 1 - rate, (N, M))` keeps.
-    Raises ValueError unless 0 <= rate < 1.
+    all devices, cell by cell what `jax.random.bernoulli(key, np.float32(1 - rate),
+    (N, M))` keeps. Raises ValueError unless 0 <= rate < 1, a number of Python.
     """
+    if isinstance(rate, jax.core.Tracer):
+        raise ValueError("the rate is traced: pass a number, outside of what is mapped")
     if not 0 <= rate < 1:
         raise ValueError(f"a rate of {rate} keeps nothing sensible: take 0 <= rate < 1")
     if not jnp.issubdtype(block.dtype, jnp.inexact):
         raise ValueError(f"{block.dtype} cannot be scaled: pass floating-point numbers")
     keep = np.float32(1 - rate)
-    uniform = (block_bits(key, block.shape, spec) >> 9) * np.float32(2**-23)
+    bits = block_bits(key, block.shape, spec) >> 9
+    uniform = bits.astype(jnp.float32) * np.float32(2**-23)
     return jnp.where(uniform < keep, block / keep.astype(block.dtype), 0)
 
 
 # ------------------------------------------------------------ a key for a tile
+
+
+def check_sizes(sizes) -> tuple[int, ...]:
+    """Return a shape as a tuple of ints, or raise ValueError."""
+    numbers = sizes if isinstance(sizes, tuple | list) else [sizes]
+    if not all(isinstance(n, int | np.integer) and n >= 0 for n in numbers):
+        raise ValueError(
+            f"{sizes!r} is no shape: pass a tuple of sizes such as (16, 64)"
+        )
+    return tuple(map(int, numbers))
 
 
 def check_tiles(shape: tuple[int, ...], spec: jax.P, tile: tuple[int, ...]):
@@ -186,7 +201,8 @@ def tile_keys(key: Array, counts: tuple[int, ...], spec: jax.P) -> Array:
     keys = key.reshape(1)
     fold = jax.vmap(jax.vmap(random.fold_in, (None, 0)), (0, None))
     for count, names in zip(counts, names_of(spec, len(counts)), strict=True):
-        keys = fold(keys, rank_along(names) * count + jnp.arange(count)).ravel()
+        first, within = rank_along(names) * count, jnp.arange(count, dtype=jnp.int32)
+        keys = fold(keys, first + within).ravel()
     return keys
 
 
@@ -198,7 +214,6 @@ def join_tiles(tiles: Array, ndim: int) -> Array:
     return tiles.transpose(order).reshape(*shape, *tiles.shape[2 * ndim :])
 
 
-@jax.jit(static_argnames=("sampler", "shape", "spec", "tile"))
 def sample(
     sampler: Callable,
     key: Array,
@@ -216,12 +231,20 @@ def sample(
     ValueError if a block is not whole tiles, for a raw key, and if the sampler returns
     another shape.
     """
-    tile = tile or (1, *shape[1:])
+    shape = check_sizes(shape)
+    tile = (shape and (1, *shape[1:])) if tile is None else check_sizes(tile)
     check_key(key)
     check_tiles(shape, spec, tile)
     one = jax.eval_shape(lambda key: sampler(key, tile), key)
-    if one.shape[: len(tile)] != tile:
-        raise ValueError(f"the sampler draws {one.shape} where {tile} is asked for")
+    drawn = getattr(one, "shape", type(one).__name__)
+    if not isinstance(drawn, tuple) or drawn[: len(tile)] != tile:
+        raise ValueError(f"the sampler draws {drawn} where {tile} is asked for")
+    return draw_tiles(sampler, key, shape, spec, tile)
+
+
+@jax.jit(static_argnames=("sampler", "shape", "spec", "tile"))
+def draw_tiles(sampler: Callable, key: Array, shape: tuple, spec: jax.P, tile: tuple):
+    """Draw what `sample` returns, whose arguments are checked."""
     cuts = [count_along(names) for names in names_of(spec, len(shape))]
     counts = tuple(n // t // cut for n, t, cut in zip(shape, tile, cuts, strict=True))
 

@@ -55,7 +55,7 @@ def init(key: Array, blocks: int, width: int, hidden: int) -> dict[str, Array]:
 
 
 def block(weights: dict[str, Array], x: Array) -> Array:
-    """Return x + tanh(x w1 + b1) w2 + b2, in the layout of `x`.
+    """Return x + tanh(x w1 + b1) w2 + b2, which lies as `x` does.
 
     x: [B@data, N] -> [B@data, N]; w1: [N, F@model]; w2: [F@model, N]
     """
@@ -82,10 +82,12 @@ def mse(answer: Array, y: Array) -> Array:
 def loss(params: dict[str, Array], batch: tuple[Array, Array]) -> Array:
     """Return the loss of a batch, with parameters that lie whole or along `model`.
 
-    Raises ValueError for a batch that does not fit the parameters or the mesh.
+    Raises ValueError for a batch that does not fit the parameters or the mesh, and on
+    Explicit axes for parameters that lie otherwise.
     """
     check_pair(params, batch)
-    x, y = batch
+    check_rows(params, "data", "tensor")
+    params, (x, y) = prepared(params, batch)
     return mse(predict(params, x), y)
 
 
@@ -103,11 +105,14 @@ def gathered(weights: dict[str, Array], x: Array) -> Array:
 def sharded_loss(params: dict[str, Array], batch: tuple[Array, Array]) -> Array:
     """Return the loss of a batch, with parameters that lie along `data`.
 
-    w1: [L, N@data, F], and so on; raises ValueError as `loss` does, and where the mesh
-    cannot cut the parameters.
+    w1: [L, N@data, F], and so on, or whole; raises ValueError as `loss` does, and where
+    the mesh cannot cut the parameters.
     """
     check_pair(params, batch)
     check_specs(params, SPECS["sharded"])
+    check_rows(params, "data", "sharded")
+    params, batch = prepared(params, batch)
+    params = {name: laid(leaf, jax.P(None, "data")) for name, leaf in params.items()}
 
     @jax.shard_map(in_specs=(SPECS["sharded"], jax.P("data")), out_specs=jax.P())
     def mean(params, batch):
@@ -121,13 +126,48 @@ def sharded_loss(params: dict[str, Array], batch: tuple[Array, Array]) -> Array:
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
+
+
+def place(x: Array, spec: jax.P) -> Array:
+    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
+
+
+laid = jax.jit(place, static_argnums=1)
+
+
+def prepared(params: dict[str, Array], batch: tuple[Array, Array]) -> tuple:
+    """Return both in the one type that all numbers fit, the batch along `data`."""
+    leaves = *params.values(), *batch
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(*leaves)
+    params = {name: jnp.asarray(leaf, dtype) for name, leaf in params.items()}
+    return params, tuple(
+        laid(jnp.asarray(leaf, dtype), jax.P("data")) for leaf in batch
+    )
 
 
 def check_specs(params: dict[str, Array], specs: dict[str, jax.P]):
@@ -135,6 +175,10 @@ def check_specs(params: dict[str, Array], specs: dict[str, jax.P]):
     if params.keys() != specs.keys():
         raise ValueError(f"parameters {[*params]} need one spec each, not {[*specs]}")
     for name, spec in specs.items():
+        if len(spec) > len(params[name].shape):
+            raise ValueError(
+                f"{name} has shape {params[name].shape}, too few for {spec}"
+            )
         for n, entry in zip(params[name].shape, spec, strict=False):
             axes = (entry,) if isinstance(entry, str) else entry or ()
             if n % (parts := math.prod(mesh_sizes(*axes))):
@@ -144,24 +188,62 @@ def check_specs(params: dict[str, Array], specs: dict[str, jax.P]):
                 )
 
 
+def check_rows(params: dict[str, Array], *rows: str):
+    """Raise ValueError unless, on Explicit axes, `params` lie by one of these rows."""
+    for name, leaf in params.items():
+        spec = jax.typeof(leaf).sharding.spec
+        if not any({*spec} <= {None} or same(spec, SPECS[row][name]) for row in rows):
+            raise ValueError(
+                f"{name} lies by {spec}: lay it out by {SPECS[rows[-1]][name]}, or "
+                "take Auto axes"
+            )
+
+
+def same(spec: jax.P, other: jax.P) -> bool:
+    """Say whether two specs mean the same: those after the last name are None."""
+    longest = max(len(spec), len(other))
+    first, second = ([*each, *[None] * (longest - len(each))] for each in (spec, other))
+    return first == second
+
+
 def check_pair(params: dict[str, Array], batch: tuple[Array, Array]):
     """Raise ValueError unless `batch` is one for these parameters and this mesh."""
     [parts] = mesh_sizes("data")
+    check_blocks(params)
     n = params["w1"].shape[1]
-    shapes = [part.shape for part in batch]
+    shapes = [getattr(part, "shape", type(part).__name__) for part in batch]
     if len(shapes) != 2 or any(shape != (shapes[0][0], n) for shape in shapes):
         raise ValueError(f"x and y should both be [B, {n}], not {shapes}")
-    if shapes[0][0] % parts:
+    if shapes[0][0] % parts or not shapes[0][0]:
         raise ValueError(
             f"a batch of {shapes[0][0]} cannot be cut in {parts}: take a multiple of it"
         )
+    if not all(jnp.issubdtype(part.dtype, jnp.floating) for part in batch):
+        raise ValueError(
+            f"x and y are {[str(part.dtype) for part in batch]}: pass floats"
+        )
 
 
-def sharded_init(init: Callable, specs) -> Callable:
+def check_blocks(params: dict[str, Array]):
+    """Raise ValueError unless these are the parameters of some blocks, all floats."""
+    shapes = {name: getattr(leaf, "shape", None) for name, leaf in params.items()}
+    blocks, n, f = (*(shapes.get("w1") or ()), 0, 0, 0)[:3]
+    wanted = {"w1": (blocks, n, f), "b1": (blocks, f)}
+    wanted |= {"w2": (blocks, f, n), "b2": (blocks, n)}
+    if shapes != wanted or 0 in shapes["w1"]:
+        raise ValueError(
+            f"parameters of shapes {shapes} are those of no model: pass w1 [L, N, F], "
+            "b1 [L, F], w2 [L, F, N] and b2 [L, N]"
+        )
+    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in params.values()):
+        raise ValueError("parameters must be floating-point numbers: cast them")
+
+
+def made_in_place(init: Callable, specs) -> Callable:
     """Return `init` compiled so that each device makes only its part of the tree.
 
     On Explicit axes `out_shardings` alone would make each array whole, then cut it;
-    `auto_axes` leaves the layout within `init` to the compiler.
+    `auto_axes` leaves the shardings within `init` to XLA.
     """
     types = jax.sharding.get_abstract_mesh().axis_types
     if AxisType.Explicit in types:
@@ -173,15 +255,24 @@ def state_specs(params: dict[str, Array], optimizer, specs: dict[str, jax.P]):
     """Return the specs of a state: a moment lies as the parameter that it belongs to.
 
     params: arrays, or the shapes that `jax.eval_shape` returns.
+
+    An array belongs to the parameter whose path ends its own. If its shape ends as the
+    parameter's does (it may hold several), it is cut like it; everything else, a count
+    or the sums of rows that stand for a moment, is whole on every device.
     """
+    shapes = {path: leaf.shape for path, leaf in jax.tree.leaves_with_path(params)}
+    known = dict(jax.tree.leaves_with_path(specs))
+
+    def spec_of(path, leaf):
+        ends = [path[n:] for n in range(len(path)) if path[n:] in shapes]
+        if not ends:
+            return jax.P()
+        more = leaf.ndim - len(shapes[ends[0]])
+        alike = more >= 0 and leaf.shape[more:] == shapes[ends[0]]
+        return jax.P(*[None] * more, *known[ends[0]]) if alike else jax.P()
+
     moments = jax.eval_shape(optimizer.init, params)
-    return specs, optax.tree_utils.tree_map_params(
-        optimizer,
-        lambda _, spec: spec,
-        moments,
-        specs,
-        transform_non_params=lambda _: jax.P(),  # a count of the steps, say
-    )
+    return specs, jax.tree.map_with_path(spec_of, moments)
 
 
 def create(make: Callable, optimizer, specs: dict[str, jax.P]) -> Callable:
@@ -197,24 +288,37 @@ def create(make: Callable, optimizer, specs: dict[str, jax.P]) -> Callable:
         params = make(key)
         return params, optimizer.init(params)
 
-    return sharded_init(start, state_specs(params, optimizer, specs))
+    return made_in_place(start, state_specs(params, optimizer, specs))
 
 
 def train_step(loss: Callable, optimizer, state) -> Callable:
     """Return the compiled step: (state, batch) -> (state, loss before it).
 
-    loss: (params, batch) -> number; state: one with the layout to be kept, arrays or
-    shapes. The step reuses the memory of the state that it is given: go on with the one
-    that it returns.
+    loss: (params, batch) -> number; state: one that lies as it is to stay, arrays or
+    shapes with shardings. The step reuses the memory of the state that it is given: go
+    on with the one that it returns. Raises ValueError for a state that is on no mesh.
     """
-    kept = jax.tree.map(lambda leaf: leaf.sharding, state)
+    there = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(state)]
+    if not all(isinstance(sharding, jax.NamedSharding) for sharding in there):
+        raise ValueError("the state is on no mesh: make it by `create`, or place it")
+    kept = jax.tree.unflatten(jax.tree.structure(state), there)
+    optimizer = optax.with_extra_args_support(optimizer)
+
+    def update(state, batch, value, gradient):
+        params, moments = state
+        more = {"value": value, "grad": gradient, "value_fn": lambda p: loss(p, batch)}
+        updates, moments = optimizer.update(gradient, moments, params, **more)
+        return optax.apply_updates(params, updates), moments
 
     @jax.jit(donate_argnums=0, out_shardings=(kept, None))
     def step(state, batch):
-        params, moments = state
-        value, gradient = jax.value_and_grad(loss)(params, batch)
-        updates, moments = optimizer.update(gradient, moments, params)
-        return (optax.apply_updates(params, updates), moments), value
+        value, gradient = jax.value_and_grad(loss)(state[0], batch)
+        there = update
+        if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
+            # an optimizer says nowhere how what it computes should lie
+            specs = jax.tree.map(lambda sharding: sharding.spec, kept)
+            there = jax.sharding.auto_axes(update, out_sharding=specs)
+        return there(state, batch, value, gradient), value
 
     return step
 

@@ -10,9 +10,12 @@ factor the two together, pairs of pairs do the same, and after log2 P rounds all
     block   [n, K]       one device's rows
     share   [K, K]       what one device's rows of q are of its own orthogonal factor
 
-A device sends K^2 words in each of log2 P rounds, and 2 K^2 to make all agree on r; if
-P is no power of two, 2 K^2 more. N does not matter. A gather of all triangles would be
-P - 1 steps and (P - 1) K^2 words. Derivatives take q and r, and one sum of K^2 words.
+A device sends K^2 words in each of log2 P rounds, and 2 K^2 in a sum for the guests of
+a P that is no power of two; others have r by then, and pay it for r's type. The guests
+cost 2 K^2 more. N does not matter. A gather of all triangles would be P - 1 steps and
+(P - 1) K^2 words. Derivatives take q and r, and one sum of K^2 words.
+
+Input of NumPy, or that lies otherwise, is laid out as above first.
 
 Source: Demmel, Grigori, Hoemmen and Langou, Communication-optimal Parallel and
 Sequential QR and LU Factorizations, SIAM J. Sci. Comput. 34 (2012),
@@ -100,34 +103,55 @@ def turned(q: Array, r: Array, change: Array, axis: Axes) -> tuple[Array, Array]
 
 def mesh_sizes(*names: str) -> list[int]:
     """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    sizes = jax.sharding.get_abstract_mesh().shape
-    if missing := [name for name in names if name not in sizes]:
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
         raise ValueError(
             f"no mesh axis {missing} in context: call it inside "
             f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
         )
-    return [sizes[name] for name in names]
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
+        raise ValueError(
+            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
+            "axis_types either Auto for all of them or Explicit for all"
+        )
+    return [mesh.shape[name] for name in names]
 
 
 def place(x: Array, spec: jax.P) -> Array:
     """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
 
-    Call it inside `jax.jit`.
+    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
-    if AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types:
-        return lax.with_sharding_constraint(x, spec)
-    return jax.reshard(x, spec)
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
+        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
+    if AxisType.Auto in (named or kinds.values()):
+        x = lax.with_sharding_constraint(x, spec)
+    return x
 
 
 def in_rows(a: Array, axis: Axes) -> Array:
     """Split the rows of `a` over `axis`, with rows of zeros if they do not divide."""
-    names = (axis,) if isinstance(axis, str) else axis
-    more = -len(a) % math.prod(mesh_sizes(*names))
-    return place(jnp.pad(a, ((0, more), (0, 0))) if more else a, jax.P(axis))
+    more = -len(a) % math.prod(mesh_sizes(*axis))
+    ends = (0, more), *[(0, 0)] * (a.ndim - 1)
+    return place(jnp.pad(a, ends) if more else a, jax.P(axis))
+
+
+def check_array(name: str, array: Array):
+    """Raise ValueError unless this argument is an array of numbers."""
+    if not hasattr(array, "dtype"):
+        kind = type(array).__name__
+        raise ValueError(f"{name} is a {kind}: pass an array of NumPy or JAX")
+    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
+        raise ValueError(f"{name} is of {array.dtype}: pass an array of numbers")
 
 
 def check_tall(a: Array):
     """Raise ValueError unless `a` is a tall matrix of a type that has a QR."""
+    check_array("a", a)
     if a.ndim != 2 or a.shape[0] < a.shape[1] or not a.size:
         raise ValueError(f"a {a.shape} is not tall: pass [N, K], N >= K")
     if a.dtype.name not in DTYPES:
@@ -160,41 +184,69 @@ def _derivative(axis, primals, tangents):
     return (q, r), run(q, r, *tangents)
 
 
-@jax.jit(static_argnames="axis")
+def axis_names(axis: Axes) -> tuple[str, ...]:
+    """Return the names of mesh axes in its order, or raise ValueError for others."""
+    names = (axis,) if isinstance(axis, str) else tuple(axis)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"axis = {axis!r}: pass the name of a mesh axis, or several")
+    mesh_sizes(*names)
+    known = jax.sharding.get_abstract_mesh().axis_names
+    return tuple(sorted(names, key=known.index))  # JAX permutes in no other order
+
+
 def qr(a: Array, axis: Axes = "x") -> tuple[Array, Array]:
     """Factor a tall matrix: a = q r, r upper triangular with a diagonal >= 0.
 
     a: [N@axis, K], N >= K -> q: [N@axis, K], r: [K, K] on all devices
 
     Floating-point or complex, of 4 bytes a number or 8, of any rank; derivatives want
-    full rank. If the mesh does not divide N, q is on all devices. Raises ValueError for
+    full rank. Several axes split the rows in the order of the mesh. If they do not
+    divide N, q is on all devices. Raises ValueError for
     what is no such matrix, and for a mesh without `axis`.
     """
-    mesh_sizes(*((axis,) if isinstance(axis, str) else axis))
+    axis = axis_names(axis)
     check_tall(a)
+    return tall_factor(a, axis)
+
+
+@jax.jit(static_argnames="axis")
+def tall_factor(a: Array, axis: tuple[str, ...]) -> tuple[Array, Array]:
+    """Do what `qr` says."""
     q, r = tree_qr(in_rows(a, axis), axis)
     return (q if len(q) == len(a) else place(q, jax.P())[: len(a)]), r
 
 
-@jax.jit(static_argnames="axis")
 def lstsq(a: Array, b: Array, axis: Axes = "x") -> Array:
     """Return the x that makes the norm of a x - b least, for a tall `a` of full rank.
 
     a: [N@axis, K], b: [N@axis] or [N@axis, M] -> x: [K] or [K, M] on all devices
 
-    Raises ValueError for an `a` that `qr` refuses, and a b that does not fit it.
+    Where columns depend on each other, x is large or not finite, and nothing else says
+    so: then look at the diagonal of r, by `qr`. Raises ValueError for an `a` that `qr`
+    refuses, and a b that does not fit it.
     """
+    axis = axis_names(axis)
     check_tall(a)
+    check_array("b", b)
     if b.ndim not in (1, 2) or len(b) != len(a):
         raise ValueError(f"b {b.shape} does not fit a {a.shape}: pass {len(a)} rows")
-    sides = in_rows(b[:, None] if b.ndim == 1 else b, axis)
+    return least_squares(a, b, axis)
+
+
+@jax.jit(static_argnames="axis")
+def least_squares(a: Array, b: Array, axis: tuple[str, ...]) -> Array:
+    """Do what `lstsq` says."""
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(a, b)
+    sides = in_rows(b, axis).astype(dtype)
+    sides = sides[:, None] if b.ndim == 1 else sides
     q, r = tree_qr(in_rows(a, axis), axis)
     rows = jax.P(axis)
 
     @jax.shard_map(in_specs=(rows, jax.P(), rows), out_specs=jax.P())
     def run(q, r, b):
-        inner = lax.psum(dot(q.conj().T, b), axis)
-        return solve_triangle(r.astype(inner.dtype), inner, left_side=True)
+        inner = lax.psum(dot(q.conj().T.astype(dtype), b), axis)
+        return solve_triangle(r.astype(dtype), inner, left_side=True)
 
     return run(q, r, sides).reshape(r.shape[1:] + b.shape[1:])
 
