@@ -77,9 +77,16 @@ def docs_live(session):
 
 @nox.session(default=False)
 def faults(session):
-    """Put faults into the algorithms, and see that tests fail; `-- fft` does one."""
+    """Put faults into the modules, and see that tests fail; `-- fft` does one."""
     session.install(*LOCK)
     session.run("python", "tools/faults.py", *session.posargs)
+
+
+@nox.session(default=False)
+def fuzz(session):
+    """Call the modules with anything: kept cases, then new ones for a minute."""
+    session.install(*LOCK)
+    session.run("python", "tools/fuzz.py", *session.posargs)
 
 
 @nox.session(default=False)
