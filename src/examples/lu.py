@@ -42,6 +42,7 @@ from jax.custom_derivatives import zero_from_primal
 from jax.sharding import AxisType
 
 WIDTH = 64  # of a panel: wide enough for fast products, narrow beside the matrix
+STRIP = 32  # rows of U that are solved for at a time: products do the rest, and faster
 TILE = 64  # rows of the product that are held at a time, while the cache has them
 STAGES = 8  # windows that shrink towards the end, each with a loop of its own
 BLOCKS = jax.P("x", "y")
@@ -164,35 +165,59 @@ def fill_up(block: Array, n: int) -> Array:
 # --------------------------------------------------------------- the pivot rows
 
 
-def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array, Array]:
-    """Find the rows that partial pivoting takes from a panel.
+def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
+    """Factor a panel with partial pivoting.
 
-    rows: [m, width], ids: [m] -> these rows, [width, width], their ids, [width], and
-    the factors of the rows, packed in [width, width]; those with ids < done are out:
-    they must come last, so that even zeros go before them
+    rows: [m, width], ids: [m] -> the packed factors, [m, width], and the order of the
+    rows in them, [m]; those with ids < done are out: they must come last, so that even
+    zeros go before them
     """
     packed, _, order = lax.linalg.lu(jnp.where((ids >= done)[:, None], rows, 0))
-    winners = order[: rows.shape[1]]
-    return rows[winners], ids[winners], packed[: len(winners)]
+    return packed, order
 
 
-def tournament(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
+def tournament(rows: Array, ids: Array, done: Array) -> tuple[Array, Array, Array]:
     """Let the best rows of the devices along x compete; on one it is partial pivoting.
 
     rows: [m, width], ids: [m], those with ids < done first -> the packed factors of the
     winners, [width, width], in the order of their pivots, and their ids, [width], the
-    same on all devices
+    same on all devices; and rows U^-1, the panel of L, [m, width]
     """
-    out = (ids < done).sum()
-    mine, ids, packed = best(jnp.roll(rows, -out, axis=0), jnp.roll(ids, -out), done)
+    out, width = (ids < done).sum(), rows.shape[1]
+    rows, ids = jnp.roll(rows, -out, axis=0), jnp.roll(ids, -out)
+    own, order = best(rows, ids, done)
+    packed, winners = own[:width], order[:width]
+    mine, ids = rows[winners], ids[winners]
     if lax.axis_size("x") > 1:
         # one message: float32 has all numbers up to 2^24
         named = jnp.append(mine, ids[:, None].astype(mine.dtype), axis=1)
         named = lax.all_gather(named, "x", tiled=True)
         ids = named[:, -1].real.astype(ids.dtype)
         last = jnp.argsort(ids < done, stable=True)
-        _, ids, packed = best(named[last, :-1], ids[last], done)
-    return packed, ids
+        packed, winners = best(named[last, :-1], ids[last], done)
+        packed, ids = packed[:width], ids[last][winners[:width]]
+    l_panel = lower_panel(own, packed)
+    place = jnp.zeros_like(order).at[order].set(count_up(order.size))
+    return packed, ids, l_panel[jnp.roll(place, out)]
+
+
+def lower_panel(own: Array, packed: Array) -> Array:
+    """Return L with L U = L' U', for the packed factors of U and of all of L' U'.
+
+    own: [m, width], packed: [width, width] -> [m, width]
+
+    L' (U' U^-1), and not (L' U') U^-1: the solve sees but U' and U, so that what it
+    loses is as small beside U as a rounding. L' U' times an inverse of U would lose the
+    digits that the smallest pivot of U costs.
+    """
+    width = len(packed)
+    eye = jnp.eye(width, dtype=packed.dtype)
+    lower = own.at[:width].set(jnp.tril(own[:width], -1) + eye)
+    if lax.axis_size("x") == 1:
+        return lower
+    # a pivot 0 counts as 1, as in LAPACK: what is below it is 0 too
+    upper = jnp.where((eye == 1) & (packed == 0), 1, packed)
+    return dot(lower, solve_triangle(upper, jnp.triu(own[:width]), lower=False))
 
 
 def places(winners: Array, done: Array, size: int) -> Array:
@@ -232,14 +257,34 @@ def swap_rows(block: Array, rows: Array, winners: Array, done: Array):
 # ---------------------------------------------------------------- the elimination
 
 
-def eliminate_below(block: Array, corner, panel: Array, upper: Array, u_rows: Array):
+def solve_rows(packed: Array, rows: Array) -> Array:
+    """Solve with the unit lower triangle of `packed`, strip by strip.
+
+    packed: [width, width], rows: [width, l] -> [width, l]
+    """
+    solved = rows[:0]
+    for first in range(0, len(rows), STRIP):
+        strip = slice(first, first + STRIP)
+        rest = rows[strip] - dot(packed[strip, :first], solved)
+        rest = solve_triangle(  # transposed, which makes no copies for LAPACK
+            packed[strip, strip],
+            rest.T,
+            lower=True,
+            transpose_a=True,
+            unit_diagonal=True,
+        )
+        solved = jnp.append(solved, rest.T, axis=0)
+    return solved
+
+
+def eliminate_below(block: Array, corner, l_panel: Array, u_rows: Array) -> Array:
     """Write the panel of L below the corner, and subtract L U beside it, tile by tile.
 
-    block: [m, n], panel: [k, width], the last k rows of what U's square `upper` has to
-    solve for, u_rows: [width, l] for the last l columns -> [m, n]
+    block: [m, n], l_panel: [k, width] for the last k rows, u_rows: [width, l] for the
+    last l columns -> [m, n]
     """
-    m, k, skip = len(block), len(panel), block.shape[1] - u_rows.shape[1]
-    tile, wide = min(TILE, k), panel.shape[1] // lax.axis_size("y")
+    m, k, skip = len(block), len(l_panel), block.shape[1] - u_rows.shape[1]
+    tile, wide = min(TILE, k), l_panel.shape[1] // lax.axis_size("y")
     top, left = corner
 
     def update(turn, block):
@@ -247,9 +292,8 @@ def eliminate_below(block: Array, corner, panel: Array, upper: Array, u_rows: Ar
         start = jnp.maximum(end - tile, m - k)
         row = start + count_up(tile)[:, None]
         fresh = (row >= top) & (row < end)  # no row twice
-        l_tile = lax.dynamic_slice_in_dim(panel, start - (m - k), tile)
-        # an inverse of `upper` would lose the digits that its smallest pivot costs
-        l_tile = jnp.where(fresh, solve_triangle(upper, l_tile, lower=False), 0)
+        l_tile = lax.dynamic_slice_in_dim(l_panel, start - (m - k), tile)
+        l_tile = jnp.where(fresh, l_tile, 0)
         old = lax.dynamic_slice(block, (start, skip), (tile, u_rows.shape[1]))
         new = old - dot(l_tile, u_rows)
         block = lax.dynamic_update_slice(block, new, (start, skip))
@@ -291,23 +335,13 @@ def eliminate(first: int, step: Array, state: tuple[Array, Array]):
     panel = lax.all_gather(panel, "y", axis=1, tiled=True)
     at = up + count_up(len(panel))
     ids = at // high * width + lax.axis_index("x") * high + at % high
-    packed, winners = tournament(panel, ids, done)
+    packed, winners, l_panel = tournament(panel, ids, done)
     here, row = seats(winners, high)
     winning = lax.psum(jnp.where(here[:, None], block[row], 0), "x")
 
     right = count_up(skip, block.shape[1])[None] >= left + wide
-    u_rows = solve_triangle(  # transposed, which makes no copies for LAPACK
-        packed,
-        jnp.where(right, winning[:, skip:], 0).T,
-        lower=True,
-        transpose_a=True,
-        unit_diagonal=True,
-    ).T
-    # a pivot 0 counts as 1, as in LAPACK: what is below it is 0 too
-    eye = jnp.eye(width, dtype=bool)
-    upper = jnp.where(eye & (packed == 0), 1, packed)
-    block = eliminate_below(block, (top, left), panel, upper, u_rows)
-
+    u_rows = solve_rows(packed, jnp.where(right, winning[:, skip:], 0))
+    block = eliminate_below(block, (top, left), l_panel, u_rows)
     block, rows = swap_rows(block, rows, winners, done)
     return store_upper(block, (top, left), winning, u_rows, packed), rows
 
