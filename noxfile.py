@@ -36,7 +36,7 @@ def processor():
 # JAX compiles a program once for all sessions; its key has its version and XLA's flags.
 COMPILED = {
     "JAX_COMPILATION_CACHE_DIR": str(Path(".cache/compiled", processor()).absolute()),
-    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2 << 30),  # with a limit, JAX locks the folder
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2 << 30),  # with a limit, JAX locks it
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
 }
 

@@ -201,7 +201,9 @@ def summa_25d(a: Array, b: Array, panels: int = 4) -> Array:
     @jax.shard_map(in_specs=specs, out_specs=jax.P("x", ("y", "z")))
     def multiply(a, b):
         layer = multiply_panels(a, b, panels)
-        return lax.psum_scatter(layer, "z", scatter_dimension=1, tiled=True)
+        numbers = layer.astype(jnp.int32) if layer.dtype == bool else layer
+        total = lax.psum_scatter(numbers, "z", scatter_dimension=1, tiled=True)
+        return total.astype(layer.dtype)  # what is true in some layer, of booleans
 
     return multiply(*map(place, (a, b), specs))
 

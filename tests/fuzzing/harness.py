@@ -169,11 +169,9 @@ def run(case) -> str:
     some = jax.devices()[: math.prod(counts)]
     mesh = jax.make_mesh(counts, names, kinds, devices=some)
     p = case["parameters"] | {"mesh": dict(zip(names, counts, strict=True))}
-    with (
-        jax.enable_x64(case["x64"]),
-        jax.numpy_dtype_promotion(strict),
-        jax.set_mesh(mesh),
-    ):
+    # not `with jax.enable_x64`: the threads of callbacks would not know of it
+    jax.config.update("jax_enable_x64", case["x64"])
+    with jax.numpy_dtype_promotion(strict), jax.set_mesh(mesh):
         if not case["x64"]:
             narrow = {"float64": "float32", "complex128": "complex64"}
             p["dtype"] = narrow.get(p["dtype"], p["dtype"])

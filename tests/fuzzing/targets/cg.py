@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from examples import cg
 
+HALVES = "float16", "bfloat16"
 INNER = "check_powers", "check_problem", "check_products", "dots", "repeat"
 
 anything = st.fixed_dictionaries(
@@ -55,7 +56,8 @@ def solve(p):
 
     def run(d, b):
         d = d.real.astype(b.dtype)
-        stop = tolerance(b.dtype) if p["dtype"] in NUMBERS else cg.STOP
+        inexact = jnp.issubdtype(b.dtype, jnp.inexact)
+        stop = tolerance(b.dtype) if inexact else cg.STOP
         return cg.cg(lambda v: d * v, b, ("x", "y"), stop=stop).x
 
     return by_blocks(run, jax.P(("x", "y")))
@@ -68,10 +70,10 @@ def solve_by_steps(p):
         powers = cg.repeat(lambda v: d / 3 * v)
         return cg.s_step_cg(
             powers,
-            b / 3,
+            b / 3 if jnp.issubdtype(b.dtype, jnp.inexact) else b,
             ("x", "y"),
             p["s"],
-            tolerance(b.dtype) if p["dtype"] in FLOATS else cg.STOP,
+            tolerance(b.dtype) if jnp.issubdtype(b.dtype, jnp.inexact) else cg.STOP,
         ).x
 
     return by_blocks(run, jax.P(("x", "y")))
@@ -121,7 +123,7 @@ TARGETS = (
         parameters=anything,
         arrays=system,
         call=solve,
-        reference=solved(NUMBERS),
+        reference=solved((*NUMBERS, *HALVES)),
         specs=lambda p: (WHOLE, WHOLE),
         check=near,
         given=ARRAYS,
@@ -132,7 +134,7 @@ TARGETS = (
         parameters=anything,
         arrays=system,
         call=solve_by_steps,
-        reference=solved(FLOATS),
+        reference=solved((*FLOATS, *HALVES)),
         specs=lambda p: (WHOLE, WHOLE),
         check=near,
         given=ARRAYS,

@@ -93,7 +93,8 @@ def extended(p, u, axes=(0, 1), value=None):
     width = p["width"]
     pad = [(width, width) if axis in axes else (0, 0) for axis in (0, 1)]
     sizes = [size // count for size, count in zip(u.shape, counts, strict=True)]
-    if not fits(p | {"steps": 0}):
+    thinnest = min(sizes[axis] for axis in axes)
+    if (p["odd"] and counts[0] > 1) or not 1 <= width <= thinnest:
         raise ValueError("too narrow")
     if value is None:
         whole = np.pad(u, pad, mode="wrap")
