@@ -21,7 +21,7 @@ BUILD = Path("docs/_build")
 STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every page
 LIBTPU = "libtpu==0.0.51"  # the compiler for TPUs
 OLDEST = "0.9.2"  # the oldest JAX on which the modules pass their tests
-WORKERS = "-n=auto", "--maxprocesses=4", "--dist=loadfile"  # several files at a time
+WORKERS = "-n=auto", "--maxprocesses=4", "--dist=worksteal"  # mostly file by file
 
 
 def processor():

@@ -4,8 +4,10 @@ import sys
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from examples import atlas
 from examples.communication import measure, read
@@ -83,6 +85,27 @@ def test_what_the_compiler_warns_of_is_noted_and_printed_nowhere(capfd):
     assert capfd.readouterr().err == ""
     version = tuple(map(int, jax.__version__.split(".")[:2]))
     assert warning == ("Falling back to replicated" if version >= (0, 12) else "")
+
+
+def test_a_warning_is_noted_where_jax_keeps_what_it_compiled(tmp_path):
+    kept = {
+        "jax_compilation_cache_dir": str(tmp_path),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in kept}
+    try:
+        for name, value in kept.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        jax.jit(jnp.sin).lower(1.0).compile()
+        assert list(tmp_path.glob("jit_sin-*"))
+        first, second = (atlas._auto("jnp.fft.fft2(a)", read)[-1] for _ in range(2))
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+    assert first == second
+    assert not list(tmp_path.glob("*fft*"))
 
 
 def test_stderr_is_given_back(capfd):

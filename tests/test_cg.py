@@ -270,6 +270,22 @@ def test_a_matrix_with_no_solution_is_no_success(weight):
             assert not residual <= 1e-5
 
 
+@pytest.mark.parametrize("s", [1, 2, 3])
+def test_steps_beyond_the_solution_change_nothing(s):
+    """Rounding may leave p with p^T A p = 0: of one number, after one step, it does."""
+    random = np.random.default_rng(2)
+
+    def run(b, d):
+        return s_step_cg(repeat(lambda v: d * v), b, AXES, s, Stop(1e-6, 40)).x
+
+    with devices((1, 1)):
+        program = by_block(run, BLOCKS)
+        for _ in range(20):
+            b, d = np.float32(random.random((2, 1, 1)))
+            d = (1 + d) / 2
+            np.testing.assert_allclose(program(put(b), put(d)), b / d, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("size", "weight"), [(1e38, 1e-3), (1e-30, 1e20)])
 def test_a_solution_that_its_type_cannot_hold_is_no_success(size, weight):
     def run(b):

@@ -384,7 +384,7 @@ def test_what_is_no_target_is_a_value_error(target):
         judge.sharding(jax.P(), target, SHAPE)
 
 
-def test_the_layout_of_one_sharding_never_differs_from_itself():
+def test_where_one_sharding_lays_never_differs_from_itself():
     for spec in (("x",), ("y", "x"), ()):
         boxes = index_map(on(mesh_of(2, 4), *spec), SHAPE)
         assert differences(boxes, dict(reversed(boxes.items())), SHAPE) == []
@@ -669,7 +669,7 @@ def test_it_is_measured_where_its_arguments_lie(mesh):
     assert "all-reduce" in why(costly.program(total, np.sum, a_table("x"), counts={}))
 
 
-def test_the_output_sharding_is_compared_as_a_layout(mesh):
+def test_the_output_sharding_is_compared_by_where_it_lays(mesh):
     a = a_table("x")
     for target in (jax.P("x"), jax.P("x", None), "0,1,2,3 / 4,5,6,7", a.sharding, a):
         judge.program(lambda a: a + 1, lambda a: a + 1, a, sharding=target).require()

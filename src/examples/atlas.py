@@ -32,6 +32,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental.compilation_cache import compilation_cache
 
 TABLE = {
     "elementwise": """
@@ -277,7 +278,7 @@ def _lowered(operation: str, axis_type: jax.sharding.AxisType):
 def _auto(operation: str, read: Callable) -> tuple[str, float, str, str]:
     """Return collectives, bytes, output and warning under Auto axes."""
     lowered = _lowered(operation, jax.sharding.AxisType.Auto)
-    compiled, said = _quietly(lowered.compile)
+    compiled, said = _quietly(lambda: _compiled_anew(lowered))
     program = read(compiled.as_text())
     counts = program.counts.items()
     collectives = ", ".join(
@@ -289,6 +290,18 @@ def _auto(operation: str, read: Callable) -> tuple[str, float, str, str]:
     outputs = jax.tree.leaves(lowered.out_info)
     output = ", ".join(map(_type, outputs, shardings))
     return collectives, float(program.sent), output, warning[0] if warning else ""
+
+
+def _compiled_anew(lowered):
+    """Compile, even where JAX keeps what it compiled: it does not keep the warnings."""
+    used = jax.config.jax_enable_compilation_cache
+    try:
+        jax.config.update("jax_enable_compilation_cache", False)
+        compilation_cache.reset_cache()
+        return lowered.compile()
+    finally:
+        jax.config.update("jax_enable_compilation_cache", used)
+        compilation_cache.reset_cache()
 
 
 def _explicit(operation: str) -> tuple[str, str]:

@@ -162,7 +162,8 @@ def s_step_cg(
 
     def one(gram, x, r, p):
         square, product = r @ gram @ r, shift @ p
-        alpha = _ratio(square, p @ gram @ product)
+        along = p @ gram @ product
+        alpha = _ratio(jnp.where(along <= 0, 0, square), along)  # nothing but rounding
         after = r - alpha * product
         return x + alpha * p, after, after + _ratio(after @ gram @ after, square) * p
 
@@ -175,15 +176,12 @@ def s_step_cg(
         dx, r, p = (jnp.reshape(by @ basis, b.shape) for by in found)
         return steps + s, found[1] @ gram @ found[1], x + dx, r, p
 
-    def matvec(v):
-        return powers(jnp.stack([v, v]), 1)[1, 0]
-
     def run(b):
         (whole,) = dots(axes, (b, b))
         steps, _, x, *_ = _loop(step, whole, (jnp.zeros_like(b), b, b), stop)
         return x, steps
 
-    return _solution(run, matvec, b, axes)
+    return _solution(run, lambda v: powers(jnp.stack([v, v]), 1)[1, 0], b, axes)
 
 
 def _axis_names(axes: Axes) -> tuple[str, ...]:

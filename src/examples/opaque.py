@@ -116,7 +116,9 @@ def singular_values(a: Array, axis: str = "batch") -> Array:
         raise ValueError(f"no mesh axis {axis!r} in context: set a mesh that has it")
     check_real_matrices(a)
     if a.ndim != 3:
-        raise ValueError(f"{list(a.shape)} are {a.ndim} axes: pass [B, m, n]")
+        raise ValueError(
+            f"{a.dtype}{list(a.shape)} is no batch of matrices: pass [B, m, n]"
+        )
     if a.shape[0] % sizes[axis]:
         raise ValueError(
             f"a batch of {a.shape[0]} cannot be cut into {sizes[axis]} parts: pad it"

@@ -279,8 +279,10 @@ def create(make: Callable, optimizer, specs: dict[str, jax.P]) -> Callable:
     """Return the compiled function of a key that makes a state where it belongs.
 
     make: key -> params; specs: a row of SPECS. Raises ValueError unless the mesh in
-    context can cut the parameters so.
+    context can cut the parameters so, and its axes are of one type.
     """
+    axes = jax.sharding.get_abstract_mesh().axis_names
+    mesh_sizes(*(name for name in ("data", "model") if name in axes))  # of one type
     params = jax.eval_shape(make, jax.random.key(0))
     check_specs(params, specs)
 
