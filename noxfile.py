@@ -4,8 +4,6 @@
 # ///
 """The chores of Shardbook: `nox -l` lists them, one line each."""
 
-import hashlib
-import platform
 import shutil
 from pathlib import Path
 
@@ -24,29 +22,11 @@ OLDEST = "0.9.2"  # the oldest JAX on which the modules pass their tests
 WORKERS = "-n=auto", "--maxprocesses=4", "--dist=worksteal"  # mostly file by file
 
 
-def processor():
-    """Digest what this processor can do: code compiled for another may not run here."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    able = {line for line in lines if line.startswith(("flags", "Features"))}
-    text = "\n".join([platform.machine(), platform.processor(), *sorted(able)])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-# JAX compiles a program once for all sessions; its key has its version and XLA's flags.
-COMPILED = {
-    "JAX_COMPILATION_CACHE_DIR": str(Path(".cache/compiled", processor()).absolute()),
-    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2 << 30),  # with a limit, JAX locks it
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
-}
-
-
 def build(session, folder):
     """Build the site into `folder`; after a failure forget what was read."""
     doctrees = folder.with_suffix(".doctrees")
-    command = "sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder)
     try:
-        session.run(*command, env=COMPILED)
+        session.run("sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder))
     except nox.command.CommandFailed:
         shutil.rmtree(doctrees, ignore_errors=True)  # else the next build is green
         raise
@@ -63,7 +43,7 @@ def docs(session):
 def tests(session):
     """Run the tests, on eight simulated devices."""
     session.install(*LOCK)
-    session.run("pytest", *WORKERS, *session.posargs, env=COMPILED)
+    session.run("pytest", *WORKERS, *session.posargs)
 
 
 @nox.session
@@ -128,7 +108,7 @@ def links(session):
 def notebooks(session):
     """Run every page as a plain notebook, with only the packages that it names."""
     session.install(*LOCK)
-    session.run("python", "tools/notebooks.py", *session.posargs, env=COMPILED)
+    session.run("python", "tools/notebooks.py", *session.posargs)
 
 
 @nox.session(default=False)

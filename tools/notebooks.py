@@ -1,9 +1,8 @@
 """Run the notebooks of all pages as a reader does: `tools/notebooks.py [PAGE ...]`.
 
 Each notebook is executed in an empty folder, in an environment that has only what the
-page says it needs (with the kernel, and the lock of JAX's cache), at the versions of
-requirements.lock, and without the book's environment variables. Two run at a time; all
-failures are named.
+page says it needs (and the kernel), at the versions of requirements.lock, and without
+the book's environment variables. Two run at a time; all failures are named.
 """
 
 import asyncio
@@ -25,8 +24,7 @@ from uv import find_uv_bin
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, MODULES = ROOT / "docs", ROOT / "src/examples"
 FOLDER = DOCS / "_build/notebooks"
-CACHE = "JAX_COMPILATION_CACHE|JAX_PERSISTENT_CACHE"  # saves time, and changes nothing
-MINE = re.compile(rf"(?!{CACHE})(JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS)")
+MINE = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")
 PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
 KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns otherwise
 
@@ -63,7 +61,7 @@ def install(folder, packages):
 def environment(needs) -> str:
     """Return the name of a kernel that has what `needs` lists and nothing else."""
     name = "-".join(["shardbook", *needs])
-    packages = [*export.requirements(needs, ROOT), "ipykernel", "filelock"]
+    packages = [*export.requirements(needs, ROOT), "ipykernel"]
     folder, mark = FOLDER / name, FOLDER / name / "packages.txt"
     wanted = "\n".join([*packages, (ROOT / "requirements.lock").read_text()])
     if not mark.exists() or mark.read_text() != wanted:

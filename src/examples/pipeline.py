@@ -164,6 +164,18 @@ def check_examples(batch, microbatches: int):
         raise ValueError("a batch of 0 rows has no mean: take one row at least")
 
 
+def widened(x: Array) -> Array:
+    """Return `x` in float32 if it is narrower: XLA:CPU aborts over sums of bfloat16."""
+    return x.astype(jnp.float32) if x.dtype in (jnp.bfloat16, jnp.float16) else x
+
+
+def vary(tree, axis: str):
+    """Let copies differ along `axis`, where their gradients are added up, widened."""
+    return jax.tree.map(
+        lambda x: lax.pcast(widened(x), axis, to="varying").astype(x.dtype), tree
+    )
+
+
 def pipelined(stage: Callable, cost: Callable, microbatches: int) -> Callable:
     """Return the loss of a pipeline: (params, (x, y)) -> number.
 
@@ -178,8 +190,8 @@ def pipelined(stage: Callable, cost: Callable, microbatches: int) -> Callable:
 
     def run(params, batch):
         # copies that vary before the loop: their sum along data comes after it
-        params = lax.pcast(params, "data", to="varying")
-        x, y = lax.pcast(batch, "stage", to="varying")
+        params = vary(params, "data")
+        x, y = vary(batch, "stage")
         pieces = jax.tree.map(
             lambda leaf: leaf.reshape(microbatches, -1, *leaf.shape[1:]), x
         )
@@ -190,7 +202,7 @@ def pipelined(stage: Callable, cost: Callable, microbatches: int) -> Callable:
             raise ValueError(f"the cost has shape {value.shape}: return one number")
         end = lax.axis_index("stage") == lax.axis_size("stage") - 1
         mine = jnp.where(end, value, 0) / lax.axis_size("data")
-        return lax.psum(mine, ("stage", "data"))
+        return lax.psum(widened(mine), ("stage", "data")).astype(mine.dtype)
 
     @jax.jit
     def loss(params, batch):

@@ -109,7 +109,7 @@ def first(p):
 
 def quotient(p, d, v):
     """The quotient of Rayleigh."""
-    if p["dtype"] not in NUMBERS:
+    if p["dtype"] not in (*NUMBERS, *HALVES):
         raise ValueError("no numbers for it")
     v = v / np.abs(v).max()
     return np.array([np.vdot(v, d * v).real / np.vdot(v, v).real])

@@ -21,7 +21,7 @@ INNER = (
     ),
     *("substitute", "put_back", "sweeps", "multiply", "bring_together", "correction"),
     *("solve_placed", "diagonal", "parity", "inverse_transposed", "from_diagonal"),
-    *("sign_and_logarithm",),
+    *("sign_and_logarithm", "lower_panel", "solve_rows"),
 )
 BLOCKS = jax.P("x", "y")
 
