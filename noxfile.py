@@ -22,6 +22,16 @@ OLDEST = "0.9.2"  # the oldest JAX on which the modules pass their tests
 WORKERS = "-n=auto", "--maxprocesses=4", "--dist=worksteal"  # mostly file by file
 
 
+def is_built(folder):
+    """Say whether the site in `folder` is newer than all that it is made of."""
+    end = folder / "searchindex.js"  # Sphinx writes it last
+    made_of = (f for place in ("docs", "src") for f in Path(place).rglob("*.*"))
+    passing = {"_build", "__pycache__"}
+    files = [f for f in made_of if f.is_file() and not passing & {*f.parts}]
+    files += [Path("requirements.lock")]
+    return end.exists() and end.stat().st_mtime > max(f.stat().st_mtime for f in files)
+
+
 def build(session, folder):
     """Build the site into `folder`; after a failure forget what was read."""
     doctrees = folder.with_suffix(".doctrees")
@@ -100,13 +110,14 @@ def reproducible(session):
 def links(session):
     """Follow every link: inside the site always, to others where there is a network."""
     session.install(*LOCK)
-    build(session, BUILD / "html")
+    if not is_built(BUILD / "html"):
+        build(session, BUILD / "html")
     session.run("python", "tools/links.py", str(BUILD / "html"))
 
 
 @nox.session(default=False)
 def notebooks(session):
-    """Run every page as a plain notebook, with only the packages that it names."""
+    """Run every page as a plain notebook; `-- --sample` runs a third of them."""
     session.install(*LOCK)
     session.run("python", "tools/notebooks.py", *session.posargs)
 
@@ -115,7 +126,8 @@ def notebooks(session):
 def browser(session):
     """Open every page of the site in Chromium, and try what a reader would."""
     session.install(*LOCK)
-    build(session, BUILD / "html")
+    if not is_built(BUILD / "html"):
+        build(session, BUILD / "html")
     npm = "npm", "install", "--no-save", "--no-package-lock"
     session.run(*npm, f"--prefix={BUILD / 'npm'}", "axe-core@4", external=True)
     session.run("pytest", "-n=auto", "tests/browser", *session.posargs)

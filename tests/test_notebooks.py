@@ -66,3 +66,15 @@ def test_the_lock_gives_versions_without_hashes():
     )
     expected = "colorama==0.4.6 ; sys_platform == 'win32'\njax==0.12.0.1\n"
     assert notebooks.constraints(lock) == expected
+
+
+@pytest.mark.usefixtures("book")
+def test_a_sample_is_a_third_and_three_commits_have_all(monkeypatch, capsys):
+    ran = ""
+    for number in range(3):
+        monkeypatch.setattr(notebooks, "commit", lambda number=number: number)
+        notebooks.main(["--sample"])
+        words = capsys.readouterr().out
+        assert "of 1 notebooks ran" in words
+        ran += words
+    assert all(page.name in ran for page in notebooks.pages([]))
