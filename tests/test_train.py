@@ -368,10 +368,15 @@ def test_what_an_optimizer_holds_of_a_parameter_lies_as_it_does(name, way, kind)
     """Whole are only scalars, factors of moments, and what is one vector of all."""
     params, moments = optimized(name, way, kind)[1]
     shapes = {leaf.shape: leaf.sharding for leaf in params.values()}
-    halves = [leaf for leaf in jax.tree.leaves(moments) if leaf.shape in shapes]
-    for leaf in halves:
-        assert leaf.sharding.is_equivalent_to(shapes[leaf.shape], leaf.ndim)
-    assert bool(halves) == (name != "flat")
+    held = [
+        (leaf, params[path[-1].key])
+        for path, leaf in jax.tree.leaves_with_path(moments)
+        if getattr(path[-1], "key", None) in params
+    ]
+    alike = [(leaf, param) for leaf, param in held if leaf.shape == param.shape]
+    for leaf, param in alike:
+        assert leaf.sharding.is_equivalent_to(param.sharding, leaf.ndim)
+    assert bool(alike) == (name != "flat")
     for leaf in jax.tree.leaves(moments):
         if name == "lbfgs" and leaf.ndim and leaf.shape[1:] in shapes:
             spec = shapes[leaf.shape[1:]].spec
