@@ -38,10 +38,13 @@ def said(text, what=r"process \d.*"):
     return sorted(re.findall(rf"^{what}$", text, re.M))
 
 
-def hello(processes, devices):
-    words = f"{devices} of {processes * devices} devices on {socket.gethostname()}, "
-    words += "cpu, cpu, and the sum is right"
-    return [f"process {i} of {processes}: {words}" for i in range(processes)]
+def hello(processes, devices, hosts=None):
+    """Return the lines of hello.py, whose processes are on one host or on these."""
+    return [
+        f"process {i} of {processes}: {devices} of {processes * devices} devices "
+        f"on {host}, cpu, cpu, and the sum is right"
+        for i, host in enumerate(hosts or [socket.gethostname()] * processes)
+    ]
 
 
 @pytest.fixture
@@ -263,7 +266,7 @@ def test_mpi_starts_processes_on_other_hosts(need, folder):
     done = run(
         *inside(), *line, *names, sys.executable, "hello.py", cwd=folder(), env=env
     )
-    assert said(done.stdout) == hello(2, 2)
+    assert said(done.stdout) == hello(2, 2, ["host0", "host1"])
 
 
 def test_what_leaves_a_host_are_the_bytes_of_the_page(need):
