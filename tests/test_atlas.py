@@ -157,6 +157,11 @@ def test_a_long_cell_is_folded_after_its_first_line():
     assert ">It is &lt; 1.</div></details>" in shown._repr_html_()
 
 
+def test_a_survey_without_a_reader_is_refused():
+    with pytest.raises(ValueError, match="read is a NoneType: pass a function"):
+        atlas.survey(None)
+
+
 def test_an_unknown_group_is_refused():
     with pytest.raises(ValueError, match=r"no group \['shape'\]: pass some of"):
         atlas.survey(read, ["shape"])

@@ -17,6 +17,7 @@ from on_devices import devices, noise
 
 from examples.communication import measure
 from examples.lu import (
+    STRIP,
     det,
     in_order,
     lu_factor,
@@ -437,6 +438,17 @@ def test_a_larger_one_in_single_precision_is_refined():
         once, twice = (solve(deal(a), b, refine=refine) for refine in (0, 1))
         passes(a, once, b, np.float32)
         assert scaled_residual(a, twice, b) < scaled_residual(a, once, b) / 2
+
+
+@pytest.mark.parametrize(("mesh", "dtype"), [((2, 4), np.float64), ((3, 2), "c8")])
+def test_panels_wider_than_a_strip_are_solved(mesh, dtype):
+    n = 640
+    a, b = noise(n, n, dtype=dtype), noise(n, dtype=dtype, seed=5)
+    with devices(mesh):
+        assert plan(n)[1] > STRIP
+        x = np.asarray(solve(deal(a), b))
+    theirs = scaled_residual(a, scipy.linalg.solve(a, b), b)
+    assert scaled_residual(a, x, b) < 4 * theirs
 
 
 @each_mesh_and_kind

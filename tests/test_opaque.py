@@ -184,6 +184,14 @@ def test_it_works_without_a_mesh_and_outside_jit():
         assert_the_largest(top_k(jax.device_put(a, P("x")), 3), a, 3)
 
 
+@each_kind
+def test_of_numpy_it_takes_the_largest_inside_jit(kind):
+    for shape in (13,), (3, 8):
+        a = scores(*shape)
+        with devices((5, 1), kind):
+            assert_the_largest(jax.jit(partial(top_k, k=3))(a), a, 3)
+
+
 @pytest.mark.parametrize("k", [0, 9])
 def test_a_k_that_no_row_has_is_refused(k):
     with pytest.raises(ValueError, match=f"k = {k} of 8 .* pass 1 <= k <= 8"):

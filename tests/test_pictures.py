@@ -628,6 +628,12 @@ def test_pictures_stand_side_by_side():
     )
 
 
+@pytest.mark.parametrize("what", [1, "x", jax.P("x")])
+def test_what_is_no_picture_is_not_put_beside_one(what):
+    with pytest.raises(ValueError, match="is no picture: pass what `draw` returns"):
+        beside(draw(jnp.ones(8)), what)
+
+
 @pytest.mark.parametrize(
     ("x", "shape", "message"),
     [

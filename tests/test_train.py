@@ -155,6 +155,26 @@ def test_the_gradient_is_that_of_numpy(kind, way):
         np.testing.assert_allclose(gradient[name], value, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("way", ["mix", "sharded"])
+@each_kind
+def test_an_axis_of_the_other_type_changes_nothing(kind, way):
+    (data, model), row, cost = WAYS[way]
+    other = KINDS[1 - KINDS.index(kind)]
+    sizes, kinds = (2, data // 2, model), (other, kind, kind)
+    mesh = jax.make_mesh(sizes, ("other", "data", "model"), kinds)
+    optimizer, losses = optax.adam(RATE), []
+    with jax.set_mesh(mesh):
+        state = create(make, optimizer, SPECS[row])(jax.random.key(0))
+        step = train_step(cost, optimizer, state)
+        for _ in range(STEPS):
+            state, value = step(state, jax.device_put(tuple(pair()), jax.P("data")))
+            losses.append(float(value))
+        for name, spec in SPECS[row].items():
+            leaf, wanted = state[0][name], jax.NamedSharding(mesh, spec)
+            assert leaf.sharding.is_equivalent_to(wanted, leaf.ndim)
+    np.testing.assert_allclose(losses, oracle()[0], rtol=2e-5)
+
+
 @each_kind
 def test_a_gradient_lies_as_its_parameter_does(kind):
     for way in "mix", "sharded":

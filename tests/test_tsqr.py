@@ -298,6 +298,9 @@ def test_strict_promotion_and_any_sharding_are_enough(kind, dtype):
             placed = jax.device_put(a, spec), jax.device_put(b, spec)
             alike([lstsq(*placed)], [expected], atol=1e-5)
             factors(a, *qr(placed[0], ("x", "y")))
+            turn = jax.grad(lambda a: abs(qr(a, "y")[1]).sum())(placed[0])
+            assert turn.dtype == dtype
+            assert np.isfinite(turn).all()
 
 
 @pytest.mark.parametrize("turn", [0, 1])

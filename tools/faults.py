@@ -2,7 +2,7 @@
 
 Each file of tests/faults lists faults of one module: the old text, the new one, and
 which tests must then fail. They run against a copy of the sources, and pass without a
-fault.
+fault. A fault that ends the tests' process, or holds it up, is noticed too.
 """
 
 import os
@@ -15,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests/faults"
-PASSED, FAILED = 0, 1  # pytest's exit codes; others are for tests that cannot run
+PASSED, FAILED = 0, 1  # pytest's exit codes; higher ones are for tests that cannot run
+LIMIT = 900  # seconds for a module's tests, on a busy machine
 
 
 def faults(module) -> list[dict[str, str]]:
@@ -30,22 +31,27 @@ def broken(text, fault) -> str:
     return text.replace(fault["old"], fault["new"])
 
 
-def outcome(module, source, selection) -> int:
+def outcome(module, source, selection) -> str:
     """Run the selected tests of a module against a copy of the sources."""
     line = [sys.executable, "-m", "pytest", "-qx", f"tests/test_{module}.py"]
     line += ["-p", "no:cacheprovider", "-o", f"pythonpath={source} docs/_ext tools"]
     place = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [*line, "-k", selection],
-        check=False,
-        cwd=ROOT,
-        env=os.environ | place,
-        capture_output=True,
-        text=True,
-    )
+    try:
+        done = subprocess.run(
+            [*line, "-k", selection],
+            check=False,
+            cwd=ROOT,
+            env=os.environ | place,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        return "held up"
     if done.returncode > FAILED:
         print(done.stdout, done.stderr)
-    return done.returncode
+        return "not run"
+    return {PASSED: "passed", FAILED: "failed"}.get(done.returncode, "killed")
 
 
 def missed(module) -> list[str]:
@@ -56,12 +62,14 @@ def missed(module) -> list[str]:
         file = source / f"examples/{module}.py"
         whole = file.read_text()
         every = " or ".join(f"({fault['caught_by']})" for fault in listed)
-        if outcome(module, source, every) != PASSED:
-            found.append(f"{module}: the tests fail without a fault")
+        if (now := outcome(module, source, every)) != "passed":
+            found.append(f"{module}: tests {now} without a fault")
         for fault in listed:
             file.write_text(broken(whole, fault))
-            caught = outcome(module, source, fault["caught_by"]) == FAILED
-            print("caught" if caught else "MISSED", f"{module}: {fault['what']}")
+            now = outcome(module, source, fault["caught_by"])
+            caught = now not in ("passed", "not run")
+            word = "caught" if caught else "MISSED"
+            print(f"{word} ({now}) {module}: {fault['what']}")
             sys.stdout.flush()
             found += [] if caught else [f"{module}: {fault['what']}"]
     return found

@@ -255,8 +255,11 @@ def survey(read: Callable, groups: Iterable[str] = OPERATIONS) -> list[Row]:
 
     read: `read(text)`, of the text of a compiled program, returns something with
     `counts`, a mapping from a collective's name to how often it runs, and `sent`, the
-    bytes that one device sends. Raises ValueError for a group that is not there.
+    bytes that one device sends. Raises ValueError for a group that is not there, and
+    for a `read` that cannot be called.
     """
+    if not callable(read):
+        raise ValueError(f"read is a {type(read).__name__}: pass a function of a text")
     if unknown := sorted(set(groups) - set(OPERATIONS)):
         raise ValueError(f"no group {unknown}: pass some of {list(OPERATIONS)}")
     return [

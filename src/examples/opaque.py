@@ -60,7 +60,8 @@ def numpy_svd(a: Array) -> list[Array]:
     a: [..., m, n] -> [..., m, r], [..., r], [..., r, n], with r = min(m, n)
 
     A matrix that holds an infinity or no number has NaN for results. Raises ValueError
-    for another dtype than float32 and float64, and for fewer axes than two.
+    for another dtype than float32 and float64, and for fewer axes than two. A `jax.jit`
+    around it takes arrays of JAX: of NumPy's it does not know where results lie.
     """
     check_real_matrices(a)
     *batch, m, n = a.shape
@@ -159,6 +160,9 @@ def merge(block: Array, k: int, axes: tuple[str, ...]) -> tuple[Array, Array]:
 
 def _partition(k, mesh, arguments, results):
     """Say how one device computes its part, and of which shardings."""
+    if not mesh.axis_names:  # NumPy's under jit: whole, and JAX does not know where
+        whole = tuple(result.sharding for result in results)
+        return mesh, lambda row: merge(row, k, ()), whole, (arguments[0].sharding,)
     *batch, _ = results[0].sharding.spec
     taken = {name for part in batch for name in _axes_in(part)}
     along = _axes_in(arguments[0].sharding.spec[-1])

@@ -166,7 +166,11 @@ class Row(tuple):
 
 
 def beside(*pictures: Picture) -> Row:
-    """Put pictures side by side."""
+    """Put pictures side by side. Raises ValueError for what `draw` did not return."""
+    for picture in pictures:
+        if not isinstance(picture, Picture):
+            kind = type(picture).__name__
+            raise ValueError(f"a {kind} is no picture: pass what `draw` returns")
     return Row(pictures)
 
 

@@ -239,16 +239,29 @@ def check_blocks(params: dict[str, Array]):
         raise ValueError("parameters must be floating-point numbers: cast them")
 
 
+def left_to_xla(f: Callable, specs) -> Callable:
+    """Return `f`, within which XLA chooses the shardings on Explicit axes, too.
+
+    specs: of what `f` returns; axes that are Auto are no part of a type.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if AxisType.Explicit not in kinds.values():
+        return f
+
+    def typed(spec):
+        named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
+        return jax.P() if AxisType.Auto in named else spec
+
+    return jax.sharding.auto_axes(f, out_sharding=jax.tree.map(typed, specs))
+
+
 def made_in_place(init: Callable, specs) -> Callable:
     """Return `init` compiled so that each device makes only its part of the tree.
 
-    On Explicit axes `out_shardings` alone would make each array whole, then cut it;
-    `auto_axes` leaves the shardings within `init` to XLA.
+    On Explicit axes `out_shardings` alone would make each array whole, then cut it.
     """
-    types = jax.sharding.get_abstract_mesh().axis_types
-    if AxisType.Explicit in types:
-        init = jax.sharding.auto_axes(init, out_sharding=specs)
-    return jax.jit(init, out_shardings=specs)
+    return jax.jit(left_to_xla(init, specs), out_shardings=specs)
 
 
 def state_specs(params: dict[str, Array], optimizer, specs: dict[str, jax.P]):
@@ -315,11 +328,9 @@ def train_step(loss: Callable, optimizer, state) -> Callable:
     @jax.jit(donate_argnums=0, out_shardings=(kept, None))
     def step(state, batch):
         value, gradient = jax.value_and_grad(loss)(state[0], batch)
-        there = update
-        if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
-            # an optimizer says nowhere how what it computes should lie
-            specs = jax.tree.map(lambda sharding: sharding.spec, kept)
-            there = jax.sharding.auto_axes(update, out_sharding=specs)
+        # an optimizer says nowhere how what it computes should lie
+        specs = jax.tree.map(lambda sharding: sharding.spec, kept)
+        there = left_to_xla(update, specs)
         return there(state, batch, value, gradient), value
 
     return step

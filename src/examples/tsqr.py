@@ -94,7 +94,7 @@ def turned(q: Array, r: Array, change: Array, axis: Axes) -> tuple[Array, Array]
     inner = lax.psum(dot(q.conj().T, change), axis)
     lower = jnp.tril(inner, -1)
     diagonal = jnp.diagonal(inner)
-    turn = lower - lower.conj().T + jnp.diag(diagonal - diagonal.real)
+    turn = lower - lower.conj().T + jnp.diag((diagonal - diagonal.conj()) / 2)
     return change + dot(q, turn - inner), dot(inner - turn, r)
 
 
