@@ -29,7 +29,7 @@ from jax.experimental import topologies  # no public name yet, as for the next
 from jax.experimental.mesh_utils import create_device_mesh
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))  # for the modules whose bytes are told
+sys.path.append(str(ROOT / "src"))  # for the modules whose bytes are told
 LIMIT = 300  # seconds, after which a compilation is given up
 PODS = {"v5p:2x2x2": 8, "v5p:8x8x8": 512, "v5p:16x16x16": 4096}
 MESHES = {  # by the axes of a mesh: its shape in each of the pods

@@ -100,6 +100,14 @@ def check_batches(batches, weights, axis: Axes):
         )
 
 
+def varying(x: Array, axis: Axes) -> Array:
+    """Let `x` vary along `axis`, so that its gradient is one of each device.
+
+    The transpose is a sum, and XLA:CPU aborts over one of bfloat16 beside Auto axes.
+    """
+    return lax.pcast(x.astype(wide(x)), axis, to="varying").astype(x.dtype)
+
+
 def totals(loss: Callable, params, block, weights) -> tuple:
     """Return the sums over a block of weighted losses and of weights, and the gradient.
 
@@ -158,7 +166,7 @@ def accumulate(loss: Callable, params, batches, weights=None, axis: Axes = "batc
     check_params(params, axis)
 
     def run(params, batches, weights):
-        own = lax.pcast(params, axis, to="varying")
+        own = jax.tree.map(partial(varying, axis=axis), params)
         sums_of = on_auto_axes(partial(totals, loss), params)
 
         def add(sums, microbatch):
