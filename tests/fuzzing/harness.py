@@ -33,6 +33,7 @@ CORPUS = Path(__file__).parent / "corpus"
 REFUSALS = Path(__file__).parent / "refusals.txt"
 DEVICES = 12
 GIVEN = "numpy", "jax", "sharded", "replicated", "list"
+KINDS = "Auto", "Explicit", "mixed"
 UNDER = "nothing", "jit", "grad", "vmap", "scan"
 FLOATS = "float32", "float64"
 NUMBERS = *FLOATS, "complex64", "complex128"
@@ -67,6 +68,7 @@ class Target:
     plain: Callable = lambda p: True
     check: Callable | None = None
     axes: tuple[str, ...] = ("x", "y")
+    kinds: tuple[str, ...] = KINDS
     given: tuple[str, ...] = GIVEN
     under: tuple[str, ...] = UNDER
     differentiate: tuple[int, ...] = (0,)
@@ -126,12 +128,12 @@ def refusals() -> set[str]:
 
 
 @st.composite
-def meshes(draw, names):
+def meshes(draw, names, kinds=KINDS):
     """Draw a mesh of 1 to 12 devices with these axes, and perhaps one more."""
     names, left, axes = list(names), DEVICES, []
     if draw(st.integers(0, 3)) == 3:
         names.insert(draw(st.integers(0, len(names))), "other")
-    kind = draw(st.sampled_from(["Auto", "Explicit", "mixed"]))
+    kind = draw(st.sampled_from(kinds))
     for name in draw(st.permutations(names)):
         size = draw(st.integers(1, min(left, 3 if name == "other" else 12)))
         left //= size
@@ -147,7 +149,7 @@ def cases(draw, target):
     under = target.under if given != "list" else ("nothing",)
     return {
         "target": target.name,
-        "mesh": draw(meshes(target.axes)),
+        "mesh": draw(meshes(target.axes, target.kinds)),
         "given": given,
         "under": draw(st.sampled_from(under)),
         "strict": draw(st.booleans()),

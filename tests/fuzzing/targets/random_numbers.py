@@ -125,6 +125,7 @@ TARGETS = (
         reference=mask,
         specs=lambda p: (SPECS[p["spec"]],),
         given=("sharded",),
+        kinds=("Auto", "Explicit"),  # mixed, JAX has no gradient of any `shard_map`
         under=("nothing", "jit", "grad", "scan"),
     ),
     Target(
