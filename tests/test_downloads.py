@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import export
 import jax
 import nbformat
 import pytest
-from plain import Page
+from book import export
+from book.page import Page
 from tiny_site import Site
 
 HEAD = """\
@@ -232,7 +232,7 @@ def test_an_unknown_kind_of_include_is_refused():
 def site(book):
     def build(**settings):
         settings = {
-            "extensions": ["myst_nb", "downloads"],
+            "extensions": ["myst_nb", "book.downloads"],
             "nb_execution_mode": "off",
             "nb_execution_cache_path": str(book / "cache"),
             "html_theme": "sphinx_book_theme",

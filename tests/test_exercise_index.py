@@ -1,9 +1,11 @@
 """The index of exercises lists every exercise, without being edited."""
 
 import re
+from pathlib import Path
 
 import pytest
-from exercise_index import exercises, first_sentence, with_targets
+from book.exercise_index import with_targets
+from book.page import Page, first_sentence
 from tiny_site import Site
 
 PAGE = """\
@@ -45,7 +47,7 @@ def site(tmp_path):
     return Site(
         tmp_path,
         pages,
-        extensions=["myst_nb", "exercise_index"],
+        extensions=["myst_nb", "book.exercise_index"],
         myst_enable_extensions=["colon_fence"],
         nb_execution_mode="off",
         nitpicky=True,
@@ -90,17 +92,20 @@ def test_exercises_come_go_and_change_in_the_order_of_the_contents(site):
     assert "Three of them: " not in words(site("reference/exercises.html"))
 
 
+def page(text):
+    return Page(Path("/docs/a/page.md"), Path("/docs"), source=text)
+
+
 def test_a_page_without_exercises_stays_as_it_is():
     text = "# A page\n\n:::{admonition} Note\nWords.\n:::\n"
-    assert with_targets(text) == text
-    assert exercises(text) == []
+    assert with_targets(page(text)) == text
+    assert page(text).exercises == []
 
 
 def test_each_exercise_has_the_tag_of_the_stub_below_it():
-    text = PAGE.format(name="one") + PAGE.format(name="two")
-    found = exercises(text)
-    assert [exercise.name for exercise in found] == ["one-tag", "two-tag"]
-    assert with_targets(text).count(":name: exercise-") == 2
+    both = page(PAGE.format(name="one") + PAGE.format(name="two").partition("# ")[2])
+    assert [exercise.name for exercise in both.exercises] == ["one-tag", "two-tag"]
+    assert with_targets(both).count(":name: exercise-") == 2
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def site(tmp_path, monkeypatch):
     examples.mkdir(parents=True)
     (examples / "first.py").write_text(MODULE.format(name="first"))
     monkeypatch.syspath_prepend(examples)
-    monkeypatch.setattr("module_reference.PACKAGE", "")
+    monkeypatch.setattr("book.module_reference.PACKAGE", "")
     toctree = "# Book\n\n```{toctree}\npart/first\nreference/modules\n```\n"
     pages = {
         "index.md": toctree,
@@ -52,7 +52,7 @@ def site(tmp_path, monkeypatch):
             "myst_nb",
             "sphinx_design",
             "sphinx.ext.napoleon",
-            "module_reference",
+            "book.module_reference",
         ],
         myst_enable_extensions=["colon_fence"],
         execution_modules=str(examples),

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from plain import Page, plain
+from book.page import Page
+from book.plain import plain
 
 DOCS = Path("/book/docs")
 PAGE = Page(DOCS / "arrays/meshes.md", DOCS)

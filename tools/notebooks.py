@@ -32,14 +32,14 @@ KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns oth
 
 sys.path.insert(0, str(DOCS / "_ext"))
 
-import export  # noqa: E402  (lies in docs/_ext)
-from plain import Page  # noqa: E402
+from book import export  # noqa: E402  (lies in docs/_ext)
+from book.page import Page  # noqa: E402
+from book.page import pages as all_pages  # noqa: E402
 
 
 def pages(names) -> list[Page]:
     """Return the named pages, such as `arrays/meshes`, or all that have cells."""
-    files = (f for f in sorted(DOCS.rglob("*.md")) if "_build" not in f.parts)
-    found = (Page(f, DOCS) for f in files if export.is_notebook(f.read_text()))
+    found = (page for page in all_pages(DOCS) if page.is_notebook)
     return [page for page in found if not names or page.name in names]
 
 
@@ -123,7 +123,7 @@ async def run(page, kernel, places) -> str:
 async def run_all(found) -> list[str]:
     """Run pages, two at a time; return what failed."""
     places = asyncio.Semaphore(2)
-    needs = [export.needs(page.file.read_text()) for page in found]
+    needs = [page.needs for page in found]
     kernels = {" ".join(names): environment(names) for names in needs}
     jobs = (
         run(page, kernels[" ".join(names)], places)

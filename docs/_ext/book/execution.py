@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 
 from jupyter_cache import get_cache
-from plain import front_matter
+from sphinx.errors import ExtensionError
 
-FENCE = re.compile(r"^```\{code-cell\}.*?^```", re.M | re.S)
-IMPORT = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
+from book.page import Page, quiet
+
 KERNEL = re.compile(r"^kernelspec:\n  display_name: (.*)\n  name: (.*)\n", re.M)
 
 
@@ -33,18 +33,6 @@ def environment(variables) -> str:
     return hashlib.sha256("\n".join(state).encode()).hexdigest()
 
 
-def modules(text, folder) -> list[Path]:
-    """List the modules of `folder` that the code cells of a page name."""
-    found = [names for cell in FENCE.findall(text) for names in IMPORT.findall(cell)]
-    files = [folder / f"{name}.py" for name in sorted({*", ".join(found).split(", ")})]
-    return [file for file in files if file.exists()]
-
-
-def data(text, folder) -> list[Path]:
-    """List the files that a page in `folder` reads, as its front matter states them."""
-    return [folder / name for name in front_matter(text).get("data", "").split()]
-
-
 def with_key(text, key) -> str:
     """Write `key` into the kernelspec of a page, without moving any line."""
     flow = rf"kernelspec: {{display_name: \1, name: \2, key: {key}}}\n\n\n"
@@ -53,15 +41,19 @@ def with_key(text, key) -> str:
 
 def add_key(app, docname, source):
     """Handle `source-read`: make the page depend on its files and environment."""
-    if not KERNEL.search(source[0]):
+    file = Path(app.env.doc2path(docname))
+    page = Page(file, Path(app.srcdir), source=source[0])
+    if not page.is_notebook:
         return
+    try:
+        text = quiet(page)
+    except ValueError as error:
+        raise ExtensionError(f"{docname}, {error}") from error
     digest = hashlib.sha256(app.config.execution_environment.encode())
-    folder = Path(app.env.doc2path(docname)).parent
-    files = modules(source[0], Path(app.config.execution_modules))
-    for file in [*files, *data(source[0], folder)]:
+    for file in [*page.modules(Path(app.config.execution_modules)), *page.data]:
         app.env.note_dependency(file)
         digest.update(file.name.encode() + file.read_bytes())
-    source[0] = with_key(source[0], digest.hexdigest()[:16])
+    source[0] = with_key(text, digest.hexdigest()[:16])
 
 
 def make_cache(app, config):

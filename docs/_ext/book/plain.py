@@ -6,18 +6,10 @@ is refused, so that no page can put one into its notebook unseen.
 """
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
-from posixpath import normpath
+import textwrap
 
-import yaml
+from book.page import Block, parts
 
-FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.S)
-FENCE = re.compile(
-    r"^(?P<indent> *)(?P<marks>:{3,}|(?:`{3,}|~{3,})(?=[^`]*$))"
-    r"(?:\{(?P<name>[\w:-]+)\})? *(?P<argument>.*)$"
-)
-OPTION = re.compile(r"^ *:(?P<name>[\w-]+):(?: +(?P<value>.*))?$")
 INLINE = re.compile(
     r"\{(?P<role>[\w:+-]+)\}(?P<ticks>`+)(?P<body>.+?)(?P=ticks)(?!`)"
     r"|(?P<code>(?P<quote>`+)(?!`).+?(?<!`)(?P=quote)(?!`))"
@@ -41,90 +33,6 @@ NOTHING = {"contents", "index", "toctree"}
 WORDS = {"abbr", "download", "eq", "numref", "ref", "term"}
 
 
-def front_matter(text) -> dict:
-    """Return the settings at the top of a page."""
-    found = FRONT.match(text)
-    return yaml.safe_load(found[1]) if found else {}
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page of the book, and where the book is published, if it is.
-
-    Attributes:
-        file: the page's source, such as `docs/arrays/meshes.md`.
-        docs: the folder of all pages.
-        address: where the built site is, or nothing.
-    """
-
-    file: Path
-    docs: Path
-    address: str = ""
-
-    @property
-    def name(self) -> str:
-        """The page's name in the site, such as `arrays/meshes`."""
-        return self.file.relative_to(self.docs).with_suffix("").as_posix()
-
-    def url(self, target) -> str:
-        """Return the published address of a link on this page, or nothing."""
-        path, hash_, anchor = target.partition("#")
-        if not self.address or ":" in path:
-            return ""
-        folder = Path(self.name).parent.as_posix()
-        path = normpath(f"{folder}/{path}") if path else f"{self.name}.md"
-        path = re.sub(r"\.md$", ".html", path)
-        return f"{self.address.rstrip('/')}/{path}{hash_}{anchor}"
-
-
-@dataclass
-class Block:
-    """A fenced part of a page: code, or a directive."""
-
-    name: str | None
-    argument: str
-    fence: list[str]
-    lines: list[str]
-
-    @property
-    def content(self) -> str:
-        """What stands in the fence, below the options."""
-        return "\n".join(self.lines[len(self.options) :]).strip("\n")
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The directive's options."""
-        found = {}
-        for line in self.lines:
-            if not (option := OPTION.match(line)):
-                break
-            found[option["name"]] = option["value"] or ""
-        return found
-
-
-def blocks(text):
-    """Yield the parts of a page: a string for text, a `Block` for what is fenced."""
-    lines, rest = [], iter(text.splitlines())
-    for line in rest:
-        if not (fence := FENCE.match(line)):
-            lines.append(line)
-            continue
-        yield "\n".join(lines)
-        lines = []
-        yield block(line, fence, rest)
-    yield "\n".join(lines)
-
-
-def block(line, fence, rest) -> Block:
-    """Take a fenced part up to its closing line from `rest`."""
-    marks, inside, last = fence["marks"], [], ""
-    for last in rest:
-        if re.fullmatch(rf" *{marks[0]}{{{len(marks)},}} *", last):
-            break
-        inside.append(last.removeprefix(fence["indent"]))
-    return Block(fence["name"], fence["argument"].strip(), [line, last], inside)
-
-
 def plain(text, page) -> str:
     """Return MyST text as plain Markdown.
 
@@ -135,18 +43,19 @@ def plain(text, page) -> str:
     Raises:
         ValueError: for a directive that has no plain form.
     """
-    parts = (
+    found = (
         written(part, page) if isinstance(part, Block) else inline(part, page)
-        for part in blocks(text)
+        for part in parts(text)
     )
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).strip("\n")
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(found)).strip("\n")
 
 
 def written(part, page) -> str:
     """Return a fenced part as plain Markdown."""
     name = part.name
     if name is None:
-        return "\n".join([part.fence[0], *part.lines, part.fence[1]])
+        code = f"{part.marks}{part.argument}\n{part.content}\n{part.marks}"
+        return textwrap.indent(code, part.indent)
     if name in NOTHING:
         return ""
     if name in BOXES:

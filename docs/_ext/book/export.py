@@ -11,20 +11,15 @@ import textwrap
 import tomllib
 from pathlib import Path
 
-import jupytext
 import nbformat
-from execution import data, modules
 from nbformat.v4 import new_code_cell, new_markdown_cell
-from plain import front_matter, plain
 
-INCLUDE = re.compile(
-    r"^(?P<indent> *)(?P<marks>`{3,}|:{3,})\{literalinclude\} +(?P<path>\S+) *\n"
-    r"(?P<options>(?: *:[\w-]+:.*\n)*)(?P=indent)(?P=marks) *$",
-    re.M,
-)
-OPTION = re.compile(r"^ *:([\w-]+): *(.*)$", re.M)
+from book import guards
+from book.page import Block, code_cell, parts
+from book.plain import plain
+
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)([^)\s]+)(\))")
-COLLAPSED = {"solution", "hide-cell", "hide-input"}
+COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
 LOOKS = {"caption", "class", "dedent", "emphasize-lines", "language", "linenos", "name"}
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -55,23 +50,7 @@ if len(jax.devices()) < 8:
 FOLDER = """\
 from pathlib import Path
 
-Path("examples").mkdir(exist_ok=True)  # for the modules that this page imports"""
-
-
-def title(text) -> str:
-    """Return the first heading of a page."""
-    return re.search(r"^# +(.+)$", text, re.M)[1]
-
-
-def description(text) -> str:
-    """Return what a page says to search engines, or nothing."""
-    settings = front_matter(text).get("myst", {})
-    return " ".join(settings.get("html_meta", {}).get("description", "").split())
-
-
-def needs(text) -> list[str]:
-    """List the packages that a page says its cells need."""
-    return str(front_matter(text).get("needs", "")).replace(",", " ").split()
+Path("{}").mkdir(exist_ok=True)  # for what this page reads"""
 
 
 def requirements(names, root) -> list[str]:
@@ -104,76 +83,105 @@ def source_of(path, name) -> str:
     return textwrap.dedent("\n".join(lines))
 
 
-def included(match, folder) -> str:
+def included(block, folder) -> str:
     """Return a `literalinclude` as a fence with the code in it."""
-    options = dict(OPTION.findall(match["options"]))
-    path = folder / match["path"]
-    if other := options.keys() - LOOKS - {"pyobject"}:
+    path = folder / block.argument
+    if other := block.options.keys() - LOOKS - {"pyobject"}:
         raise ValueError(f"literalinclude of {path.name} with {sorted(other)}")
-    name = options.get("pyobject")
+    name = block.options.get("pyobject")
     code = source_of(path, name) if name else path.read_text().rstrip("\n")
-    language = options.get("language", LANGUAGES.get(path.suffix, "text"))
+    language = block.options.get("language", LANGUAGES.get(path.suffix, "text"))
     marks = "````" if "```" in code else "```"
-    return textwrap.indent(f"{marks}{language}\n{code}\n{marks}", match["indent"])
+    return textwrap.indent(f"{marks}{language}\n{code}\n{marks}", block.indent)
 
 
 def markdown(text, folder) -> str:
-    """Return a page's source with the code that it includes in place.
+    """Return a text in MyST with the code that it includes in place.
 
     Args:
-        text: the source.
+        text: the source of a page, or of a part.
         folder: the page's folder, from which its paths lead.
 
     Raises:
         ValueError: for a function that the included file does not have.
     """
-    return INCLUDE.sub(lambda match: included(match, folder), text)
+    return "\n".join(
+        filled(part, folder) if isinstance(part, Block) else part
+        for part in parts(text)
+    )
 
 
-def is_notebook(text) -> bool:
-    """Say whether a page has cells to run."""
-    return "kernelspec" in front_matter(text)
+def filled(block, folder) -> str:
+    """Return a block as it stands, with the code that it includes in place."""
+    if block.name == "literalinclude":
+        return included(block, folder)
+    if block.name is None or not block.content:
+        return block.source
+    return block.source.replace(block.content, markdown(block.content, folder))
 
 
-def notebook(page, modules_folder):
+def with_outputs(page, text, outputs) -> str:
+    """Return a page's text, its cells as code, and below each the text that it gave.
+
+    text: the page's, of which only what stands between cells may differ.
+    """
+    gave = iter(outputs or [[]] * len(page.code))
+    found = []
+    for part in parts(text):
+        if isinstance(part, Block) and part.name == "code-cell" and not part.depth:
+            cell, given = code_cell(part), next(gave)
+            error = guards.error_in(given)
+            said = [guards.seen(given), ": ".join(error[:2]) if error else ""]
+            shown = "\n".join(filter(None, said))
+            found.append(f"```python\n{headed(cell)}\n```")
+            found += [f"\n```text\n{shown}\n```"] * bool(shown)
+        else:
+            found.append(part.source if isinstance(part, Block) else part)
+    return "\n".join(found)
+
+
+def notebook(page, modules_folder, outputs=None):
     """Return a page as a notebook that runs in an empty folder.
 
     Its first cell looks for eight devices, unless `devices: later` stands at the top of
     the page: it starts processes, or tells what comes before JAX looks for devices.
 
     Args:
-        page: a `plain.Page`.
+        page: a `page.Page`.
         modules_folder: the folder with the modules that pages import.
+        outputs: what each code cell gave when the site ran it; without, there is none.
 
     Returns:
-        A notebook without outputs, whose bytes depend on nothing but its sources.
+        A notebook, whose bytes depend on its sources and these outputs alone.
 
     Raises:
         ValueError: for a directive that has no form in a notebook.
     """
-    text = markdown(page.file.read_text(), page.file.parent)
-    cells = jupytext.reads(text, "md:myst").cells
-    start = [note(text, page)]
-    if front_matter(text).get("devices") != "later":
+    start = [note(page)]
+    if page.front.get("devices") != "later":
         start.append(new_code_cell(DEVICES, id="devices"))
-    cells = [numbered(n, cell, page) for n, cell in enumerate(cells, 1)]
+    gave = iter(outputs or [[]] * len(page.code))
+    cells = [
+        numbered(n, cell, page, next(gave) if cell.code else ())
+        for n, cell in enumerate(page.cells, 1)
+    ]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return nbformat.v4.new_notebook(
         cells=[
             *start,
-            *carried(modules(text, modules_folder)),
-            *read_by(text, page.file.parent),
+            *carried("examples", "module", with_init(page.modules(modules_folder))),
+            *carried("data", "data", page.data),
             *cells,
         ],
         metadata={"kernelspec": kernel},
     )
 
 
-def note(text, page):
+def note(page):
     """Return the first cell: what is simulated, and what to install."""
-    root, name = page.docs.parent, title(text)
+    root, name = page.docs.parent, page.title
     url = page.url(page.file.name)
-    asked = (f'"{line}"' for line in requirements(needs(text), root))
+    asked = (f'"{line}"' for line in requirements(page.needs, root))
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     words = NOTE.format(
         title=f"[{name}]({url})" if url else name,
@@ -183,49 +191,68 @@ def note(text, page):
     return new_markdown_cell(words, id="note")
 
 
-def carried(files):
-    """Return collapsed cells that write the modules into the folder `examples`."""
+def with_init(files) -> list[Path]:
+    """Return modules, and what makes a package of them."""
+    return [files[0].parent / "__init__.py", *files] if files else []
+
+
+def carried(folder, prefix, files):
+    """Return collapsed cells that write files into a folder beside the notebook."""
     if not files:
         return []
-    files = [files[0].parent / "__init__.py", *files]
-    writes = [
-        new_code_cell(f"%%writefile examples/{file.name}\n{file.read_text().rstrip()}")
-        for file in files
-    ]
-    cells = [new_code_cell(FOLDER), *writes]
-    for name, cell in zip(
-        ["folder", *(file.stem for file in files)], cells, strict=True
-    ):
-        cell["id"] = f"module-{name}"
-        cell.metadata = {"jupyter": {"source_hidden": True}}
-    return cells
-
-
-def read_by(text, folder):
-    """Return collapsed cells that write the data of a page into the folder `data`."""
-    if not (files := data(text, folder)):
-        return []
-    codes = {"folder": 'from pathlib import Path\n\nPath("data").mkdir(exist_ok=True)'}
+    codes = {"folder": FOLDER.format(folder)}
     for file in files:
         name = re.sub(r"[^\w-]", "-", file.stem)
-        codes[name] = f"%%writefile data/{file.name}\n{file.read_text().rstrip()}"
+        codes[name] = f"%%writefile {folder}/{file.name}\n{file.read_text().rstrip()}"
     hidden = {"jupyter": {"source_hidden": True}}
     return [
-        new_code_cell(code, id=f"data-{name}", metadata=hidden)
+        new_code_cell(code, id=f"{prefix}-{name}", metadata=hidden)
         for name, code in codes.items()
     ]
 
 
-def numbered(number, cell, page):
-    """Return a cell of the page as it stands in the notebook."""
-    tags = cell.metadata.get("tags", [])
+def numbered(number, cell, page, outputs):
+    """Return a cell of the page as it stands in the notebook.
+
+    Run All does not stop at an error that a cell shows; what is folded on the page is
+    collapsed, below a comment of its words.
+    """
+    tags = [*cell.tags, *["raises-exception"] * ("raises" in cell.options)]
     metadata = {"tags": tags} if tags else {}
-    if COLLAPSED & {*tags}:
+    if COLLAPSED & {*tags, *cell.options}:
         metadata["jupyter"] = {"source_hidden": True}
     name = f"cell-{number}"
-    if cell.cell_type == "code":
-        return new_code_cell(cell.source, id=name, metadata=metadata)
-    return attached(new_markdown_cell(plain(cell.source, page), id=name), page)
+    if not cell.code:
+        text = plain(markdown(cell.source, page.file.parent), page)
+        return attached(new_markdown_cell(text, id=name), page)
+    found = new_code_cell(headed(cell), id=name, metadata=metadata)
+    found.outputs = [kept(output) for output in outputs if not is_stderr(output)]
+    return found
+
+
+def headed(cell) -> str:
+    """Return a cell's code, below a comment of the words that stand for it."""
+    for option, start in (("check", "Checked: "), ("fold", "")):
+        if option in cell.options and not cell.source.startswith("%%"):
+            return f"# {start}{cell.options[option].strip()}\n{cell.source}"
+    return cell.source
+
+
+def is_stderr(output) -> bool:
+    """Tell whether an output is what a program logs, which no page shows."""
+    return output["output_type"] == "stream" and output["name"] == "stderr"
+
+
+def kept(output):
+    """Return an output as a notebook keeps it: an error without its traceback."""
+    output = nbformat.from_dict(output)
+    if output.output_type == "error":
+        output.evalue = guards.told(output.evalue)
+        output.traceback = [f"{output.ename}: {output.evalue}"]
+    output.pop("execution_count", None)
+    if output.output_type == "execute_result":
+        output.execution_count = None
+    return output
 
 
 def attached(cell, page):
@@ -244,6 +271,7 @@ def attached(cell, page):
     return cell
 
 
-def notebook_text(page, modules_folder) -> str:
+def notebook_text(page, modules_folder, outputs=None) -> str:
     """Return a page's notebook as the text of a file."""
-    return nbformat.writes(notebook(page, modules_folder), indent=1) + "\n"
+    found = notebook(page, modules_folder, outputs)
+    return nbformat.writes(found, indent=1) + "\n"

@@ -15,12 +15,11 @@ from pathlib import Path
 from posixpath import basename
 from urllib.parse import quote
 
-import exercise_index
-import export
-import module_reference
-from plain import Page
 from sphinx import addnodes
 from sphinx.util import logging
+
+from book import cells, exercise_index, export, module_reference
+from book.page import Page
 
 log = logging.getLogger(__name__)
 BRANCH = "gh-pages"  # where the built site, and so each notebook, lies on GitHub
@@ -91,7 +90,7 @@ def add_buttons(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`: offer what is written for the page."""
     if doctree is None:
         return
-    has_notebook = export.is_notebook(page_of(app, pagename).file.read_text())
+    has_notebook = page_of(app, pagename).is_notebook
     menus = [downloads(pagename, has_notebook)]
     if has_notebook and app.config.published and app.config.repository:
         menus.append(launches(pagename, app.config.repository))
@@ -105,7 +104,9 @@ def write_files(app, exception):
     out, modules = Path(app.outdir), folder_of_modules(app)
     for name in sorted(app.env.found_docs):
         try:
-            write_page(page_of(app, name), modules, out)
+            ran = cells.executed(app, name)
+            outputs = cells.outputs_of(ran) if ran else None
+            write_page(page_of(app, name), modules, out, outputs)
         except ValueError as error:
             log.warning("%s", error, location=name, type="downloads")
     for file in sorted(modules.glob("*.py")):
@@ -115,14 +116,17 @@ def write_files(app, exception):
         put(out / "binder/requirements.txt", "\n".join(packages(app)) + "\n")
 
 
-def write_page(page, modules, out):
+def write_page(page, modules, out, outputs):
     """Write a page's Markdown and, where it has cells, its notebook."""
-    text = module_reference.expanded(page.file.read_text(), modules, page)
+    text = module_reference.expanded(page.text, modules, page)
     text = exercise_index.expanded(text, page)
     text = export.markdown(text, page.file.parent)
+    if page.is_notebook:
+        text = export.with_outputs(page, text, outputs)
     put(out / f"{page.name}.md", text)
-    if export.is_notebook(text):
-        put(out / f"{page.name}.ipynb", export.notebook_text(page, modules))
+    if page.is_notebook:
+        text = export.notebook_text(page, modules, outputs)
+        put(out / f"{page.name}.ipynb", text)
 
 
 def put(file, text):
@@ -133,16 +137,16 @@ def put(file, text):
 
 def packages(app) -> list[str]:
     """List what Binder installs: everything that some page needs, and JupyterLab."""
-    texts = (page_of(app, name).file.read_text() for name in app.env.found_docs)
-    names = sorted({need for text in texts for need in export.needs(text)})
+    found = (page_of(app, name) for name in app.env.found_docs)
+    names = sorted({need for page in found for need in page.needs})
     return [*export.requirements(names, Path(app.srcdir).parent), "jupyterlab"]
 
 
 def llms(app) -> str:
     """Return the list of pages and modules for machines."""
     start = f"{app.config.published.rstrip('/')}/" if app.config.published else ""
-    root = page_of(app, app.config.root_doc).file.read_text()
-    lines = [f"# {app.config.project}", "", f"> {export.description(root)}"]
+    root = page_of(app, app.config.root_doc)
+    lines = [f"# {app.config.project}", "", f"> {root.description}"]
     for caption, names in parts(app):
         lines += ["", f"## {caption}", "", *(entry(app, name, start) for name in names)]
     lines += ["", "## Modules, each one file to copy", ""]
@@ -164,16 +168,14 @@ def parts(app):
 
 def entry(app, name, start) -> str:
     """Return a page's line in the list."""
-    text = page_of(app, name).file.read_text()
-    about = export.description(text)
-    return f"- [{export.title(text)}]({start}{name}.md)" + (
-        f": {about}" if about else ""
-    )
+    page = page_of(app, name)
+    about = f": {page.description}" if page.description else ""
+    return f"- [{page.title}]({start}{name}.md){about}"
 
 
 def setup(app):
     """Register the two settings and the handlers."""
-    app.setup_extension("execution")  # it owns the setting `execution_modules`
+    app.setup_extension("book.execution")  # it owns the setting `execution_modules`
     app.add_config_value("published", "", "html", str)
     app.add_config_value("repository", "", "html", str)
     app.connect("html-page-context", add_buttons, priority=502)  # after the theme's

@@ -11,8 +11,7 @@ from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
 
-import export
-from plain import Page
+from book.page import Page
 
 PLACE = "{module-reference}"
 PACKAGE = "examples."
@@ -79,7 +78,7 @@ def links(file, page) -> str:
     url = f"{up}/modules/{file.name}"
     found = [f'<a class="module-file" href="{url}" download>{file.name}</a>']
     for other in explained(file, page.docs):
-        name = export.title(other.read_text())
+        name = Page(other, page.docs).title
         found.append(f"[{name}]({relpath(other, page.file.parent)})")
     return " · ".join(found)
 
@@ -150,7 +149,7 @@ def restore(app, what, name, *details):
 
 def setup(app):
     """Register the handlers."""
-    app.setup_extension("execution")  # it owns the setting `execution_modules`
+    app.setup_extension("book.execution")  # it owns the setting `execution_modules`
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("source-read", fill)
     app.connect("env-get-outdated", outdated)

@@ -1,0 +1,15 @@
+"""The site's own code: `page` says what a page is; the others make something of it.
+
+`guards` knows what a cell promises by its options, and whether it kept it; `cells`
+judges all of them while the site is built. `execution` decides when a page runs again.
+`plain` and `export` write a page as Markdown and as a notebook, `exercise_index` and
+`module_reference` the two lists that write themselves, and `downloads` the files beside
+each page.
+"""
+
+
+def setup(app):
+    """Register all extensions of the package."""
+    for name in ("cells", "downloads", "exercise_index", "module_reference"):
+        app.setup_extension(f"book.{name}")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,144 @@
+"""Judge the cells of a page while the site is built, and show what they prove.
+
+The options are those of `guards`. For MyST-NB they are comments (`page.quiet`): when
+only an expectation changed, a page is judged on the outputs kept, and does not run.
+Every cell runs (`nb_execution_allow_errors`), and all are judged. A page that failed is
+read again in each build until it passes, so that no later build is green without it.
+"""
+
+import contextlib
+from pathlib import Path
+
+import nbformat
+from docutils import nodes
+from jupyter_cache import get_cache
+from sphinx.util import logging
+
+from book import guards
+from book.page import Page
+
+log = logging.getLogger(__name__)
+
+
+def executed(app, name):
+    """Return a page's notebook as MyST-NB ran it, or None where it did not."""
+    if not getattr(app.env, "nb_metadata", {}).get(name, {}).get("exec_data"):
+        return None
+    settings = app.env.mystnb_config
+    folder = Path(settings.output_folder)
+    notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
+    if settings.execution_mode == "cache":
+        with contextlib.suppress(KeyError):  # of a page that is not kept
+            # MyST-NB writes the outputs that it ran, not those that it kept
+            cache = get_cache(settings.execution_cache_path)
+            _, notebook = cache.merge_match_into_notebook(notebook)
+    return notebook
+
+
+def outputs_of(notebook) -> list:
+    """List the outputs of each code cell of a notebook."""
+    return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def judge(app, doctree):
+    """Handle `doctree-read`: compare each cell with its options, then show it so."""
+    name = app.env.docname
+    if (ran := executed(app, name)) is None:
+        return
+    page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
+    cells = list(zip(page.code, outputs_of(ran), strict=True))
+    if broken := {*faults_of(page, cells)} | stopped(app.env, cells):
+        failed(app.env).add(name)
+    if broken & {"error", "check"}:  # the cause may lie outside the page
+        forget(app.env.mystnb_config, app.env.doc2path(name))
+    places = [n for n, cell in enumerate(ran.cells) if cell.cell_type == "code"]
+    shown = {node["cell_index"]: node for node in doctree.findall(is_code)}
+    for place, (cell, outputs) in zip(places, cells, strict=True):
+        if place in shown:
+            show(shown[place], cell, outputs)
+
+
+def faults_of(page, cells):
+    """Say what is wrong with the cells of a page, and yield the options broken.
+
+    A page that uses an option anywhere leaves no text that it prints unspoken of.
+    """
+    strict = any(cell.options for cell in page.code)
+    for number, (cell, outputs) in enumerate(cells, 1):
+        for option, words in guards.faults(cell, outputs, strict=strict):
+            warn(page.name, cell.line, option, f"cell {number} {words}")
+            yield option
+            if option == "error":
+                return  # what stands below may only follow from it
+
+
+def stopped(env, cells) -> set[str]:
+    """Return `{"error"}` if the page did not run to its end, as after a timeout."""
+    if env.nb_metadata[env.docname]["exec_data"]["succeeded"]:
+        return set()
+    expected = any(guards.error_in(outputs) for _, outputs in cells)
+    return set() if expected else {"error"}
+
+
+def is_code(node) -> bool:
+    """Tell whether a node is a code cell of MyST-NB."""
+    return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
+
+
+def show(node, cell, outputs):
+    """Put the error into a box, and fold the code behind the words of an option."""
+    if "raises" in cell.options and (error := guards.error_in(outputs)):
+        box(node, *error[:2])
+    for option, mode in (("check", "all"), ("fold", "input")):
+        if option in cell.options:
+            words = cell.options[option].strip()
+            node["hide_mode"] = mode  # MyST-NB's own way to fold a cell
+            start = "Checked: " if option == "check" else ""
+            node["prompt_show"] = node["prompt_hide"] = start + words
+            node["classes"].append(option)
+
+
+def box(node, kind, message):
+    """Show an error as its kind and its message, in place of the traceback."""
+    for block in [*node.findall(nodes.literal_block)]:
+        if "traceback" in block["classes"]:
+            block.parent.remove(block)
+    name = nodes.paragraph(kind, kind, classes=["kind"])
+    says = nodes.literal_block(message, message, language="none", classes=["output"])
+    node[-1] += nodes.container("", name, says, classes=["output", "raised"])
+    node["classes"].append("raises")
+
+
+def warn(docname, line, option, words):
+    """Say what is wrong with a cell, by its page and its line."""
+    log.warning(words, location=(docname, line), type="cells", subtype=option)
+
+
+def forget(settings, page):
+    """Drop what the cache holds of a page, so that the next build runs it again."""
+    if settings.execution_mode == "cache":
+        cache = get_cache(settings.execution_cache_path)
+        for record in cache.list_cache_records():
+            if record.uri == str(page):
+                cache.remove_cache(record.pk)
+
+
+def failed(env) -> set[str]:
+    """Return the names of the pages that failed when they were last read."""
+    env.failed_cells = getattr(env, "failed_cells", set())
+    return env.failed_cells
+
+
+def merge(app, env, docnames, other):
+    """Handle `env-merge-info`: take over what a parallel reader found."""
+    failed(env).update(failed(other) & {*docnames})
+
+
+def setup(app):
+    """Register the handlers."""
+    app.setup_extension("book.execution")
+    app.connect("doctree-read", judge, priority=400)  # before all that read code
+    app.connect("env-get-outdated", lambda app, env, *_: failed(env) & env.found_docs)
+    app.connect("env-purge-doc", lambda app, env, name: failed(env).discard(name))
+    app.connect("env-merge-info", merge)
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 1}

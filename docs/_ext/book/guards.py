@@ -1,0 +1,142 @@
+"""What a cell promises by its options, and whether what it gave keeps the promise.
+
+    expect: TEXT          what the reader sees as text; `...` stands for anything
+    raises: KIND PHRASE   the error that it raises, with the phrase in its message
+    check: WORDS          what its assertions prove; these words stand for the code
+    fold: WORDS           words that stand for the code; what the cell gives stays
+
+A cell's outputs are those of a notebook (nbformat), from the site's own run or from a
+reader's: both are judged here.
+"""
+
+import ast
+import difflib
+import re
+from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
+
+KNOWN = {"load", "mystnb", "tags"}  # the options of others
+SPOKEN = {"check", "expect"}  # or not seen:
+SPOKEN |= {"hide-cell", "hide-output", "remove-cell", "remove-output"}
+RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
+ANSI = re.compile(r"\x1b\[[\d;]*m")
+FRAMES = re.compile(r"\s*(This error occurs at source:|-{20}|For simplicity).*", re.S)
+PATH = re.compile(r"(?:/[\w.-]+){2,}\.py(?::\d+)*")
+LAST = 30  # lines of a traceback that are told
+
+
+# ----------------------------------------------------------------- what a cell gave
+
+
+def seen(outputs) -> str:
+    """Return the text below a cell: not pictures, tables, errors, nor stderr."""
+    texts = []
+    for output in outputs:
+        if output["output_type"] == "stream" and output["name"] == "stdout":
+            texts.append(output["text"])
+        elif "data" in output and not RICHER & output["data"].keys():
+            texts.append(output["data"].get("text/plain", ""))
+    return "\n".join(tidy(text) for text in texts)
+
+
+def tidy(text) -> str:
+    """Return a text without colours, blanks at ends of lines, and empty last lines."""
+    lines = ANSI.sub("", text).splitlines()
+    return "\n".join(line.rstrip() for line in lines).rstrip()
+
+
+def error_in(outputs) -> tuple[str, str, str] | None:
+    """Return the kind of the error that a cell raised, its message, and how it came."""
+    for output in outputs:
+        if output["output_type"] == "error":
+            trace = tidy("\n".join(output["traceback"])).splitlines()[-LAST:]
+            return output["ename"], told(output["evalue"]), "\n".join(trace)
+    return None
+
+
+def told(message) -> str:
+    """Return what an error says, without where in which files it was raised."""
+    return PATH.sub("...", FRAMES.sub("", ANSI.sub("", message))).strip()
+
+
+# ----------------------------------------------------------------------- judgement
+
+
+def faults(cell, outputs, *, strict):
+    """Yield each option that a cell breaks, and how.
+
+    strict: whether text that nothing expects is a fault
+    """
+    for name in cell.others.keys() - KNOWN:
+        yield "option", f"has an option that nothing knows: {name}"
+    error = error_in(outputs)
+    if error and not {"raises", "check"} & cell.options.keys():
+        yield "error", f"raised what no option expects\n{error[2]}"
+        return
+    for option, wanted in cell.options.items():
+        for words in RULES[option](cell, wanted, outputs):
+            yield option, words
+    text = seen(outputs)
+    if strict and text and not SPOKEN & {*cell.options, *cell.tags}:
+        yield "expect", f"prints what nothing expects\n{text}"
+
+
+def same(wanted, got) -> bool:
+    """Tell whether two texts are equal, where `...` stands for anything."""
+    flags = ELLIPSIS | DONT_ACCEPT_TRUE_FOR_1
+    return OutputChecker().check_output(f"{wanted}\n", f"{got}\n", flags)
+
+
+def expect(cell, wanted, outputs):
+    """Yield the difference between the text wanted and the text that there is."""
+    wanted, got = tidy(wanted), seen(outputs)
+    if not re.search(r"\w", wanted.replace("...", "")):
+        yield f"expects no word, number or type: {wanted!r} fits anything"
+    if not same(wanted, got):
+        yield "printed something else\n" + difference(wanted, got)
+
+
+def difference(wanted, got) -> str:
+    """Return the lines that differ; those that differ in `...` alone do not."""
+    want, have = wanted.splitlines(), got.splitlines()
+    if len(want) == len(have):
+        want = [h if same(w, h) else w for w, h in zip(want, have, strict=True)]
+    lines = difflib.unified_diff(want, have, "expected", "printed", lineterm="")
+    return "\n".join(lines)
+
+
+def raises(cell, wanted, outputs):
+    """Yield what is wrong with the error, or with its absence."""
+    name, _, phrase = wanted.strip().partition(" ")
+    name, phrase, error = name.rstrip(":"), phrase.strip(), error_in(outputs)
+    if not phrase:
+        yield f"says nothing of the message of {name}: add a phrase of it"
+    elif not error:
+        yield f"raised nothing, where `raises` expects {name}: {phrase}"
+    elif name != error[0].rpartition(".")[2] or not same(f"...{phrase}...", error[1]):
+        yield (
+            f"raised another error\nexpected  {name}: ...{phrase}...\n"
+            f"raised    {error[0]}: {error[1]}"
+        )
+
+
+def check(cell, words, outputs):
+    """Yield the error of an assertion, or that there is no assertion."""
+    if not proves(cell.source):
+        yield f"asserts nothing: {words}"
+    if error := error_in(outputs):
+        yield f"is not true: {words}\n{error[2]}"
+
+
+def proves(code) -> bool:
+    """Tell whether code asserts something that could be false."""
+    for node in ast.walk(ast.parse(re.sub(r"\A%%.*", "", code))):
+        if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
+            return True
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name == "require" or name.startswith("assert_"):
+                return True
+    return False
+
+
+RULES = {"expect": expect, "raises": raises, "check": check, "fold": lambda *_: ()}

@@ -1,0 +1,367 @@
+"""A page of the book, read once, by the parser that MyST brings.
+
+Page    a file: its front matter, its cells, its exercises, what it needs
+Cell    a piece of text, or code with its tags and options
+Block   a fenced part of a text: code, or a directive
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from posixpath import normpath
+
+import yaml
+from markdown_it.renderer import RendererHTML
+from myst_parser.config.main import MdParserConfig
+from myst_parser.parsers.mdit import create_md_parser
+
+SYNTAX = MdParserConfig(
+    enable_extensions={"colon_fence", "dollarmath", "substitution"},
+    disable_syntax=["inline"],  # blocks are enough, and twice as fast
+)
+DIRECTIVE = re.compile(r"\{([\w:-]+)\} *(.*)")
+SHORT = re.compile(r":(?:[\w-]+:|#)")  # an option on a line of its own, or a comment
+GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
+MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
+LINK = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
+SENTENCE = re.compile(r".+?(?:[.?](?=\s)|$)")
+ENOUGH = 40  # characters of a statement
+
+
+@cache
+def parser():
+    """Return MyST's parser, for blocks."""
+    return create_md_parser(SYNTAX, RendererHTML)
+
+
+# ------------------------------------------------------------------------- blocks
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced part of a text: code, or a directive.
+
+    Attributes:
+        name: of the directive; None for code.
+        argument: what follows the name, or the language of code.
+        options: the option's name -> its text, as it stands in the source.
+        places: the option's name -> its lines, the first and the one after the last.
+        header: the options as YAML, of code that runs.
+        content: what stands below the options.
+        source: all of it.
+        lines: of the whole block, the first and the one after the last, from 0.
+        marks: its fence, such as three colons.
+        indent: the blanks before the fence.
+        depth: how many lists and quotes it stands in.
+    """
+
+    name: str | None
+    argument: str
+    options: dict[str, str]
+    places: dict[str, tuple[int, int]]
+    header: str
+    content: str
+    source: str
+    lines: tuple[int, int]
+    marks: str
+    indent: str
+    depth: int
+
+
+def block(token, text, depth) -> Block:
+    """Return a token of the parser as a block of this text."""
+    found = DIRECTIVE.fullmatch(token.info.strip())
+    name, argument = found.groups() if found else (None, token.info.strip())
+    lines = token.content.rstrip("\n").split("\n")
+    header, count = options_in(lines) if found else ("", 0)
+    first = token.map[0] + 1 + (lines[0] == "---")
+    options, places = (
+        said(header, first) if name == "code-cell" else (as_is(header), {})
+    )
+    own = text.split("\n")[slice(*token.map)]
+    indent = own[0][: len(own[0]) - len(own[0].lstrip())]
+    content, source = "\n".join(lines[count:]).strip("\n"), "\n".join(own)
+    rest = header, content, source, tuple(token.map), token.markup, indent, depth
+    return Block(name, argument, options, places, *rest)
+
+
+def said(header, first) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
+    """Return the options of a cell as text, and their lines; the first has a number."""
+    options, places = {}, {}
+    try:
+        for key, value, start, end in settings(header):
+            options[key], places[key] = value, (first + start, first + end)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"line {first}: the options of a cell need quotes, or a block "
+            f"(`|`, `|2`): {reason}"
+        ) from error
+    return options, places
+
+
+def as_is(header) -> dict[str, str]:
+    """Return the options of another directive: what follows the colon, as it stands."""
+    pairs = (line.partition(": ") for line in f"{header}\n".splitlines())
+    return {key.rstrip(":"): value.strip() for key, _, value in pairs}
+
+
+def options_in(lines) -> tuple[str, int]:
+    """Return the options at the start of a block as YAML, and their number of lines."""
+    if lines[:1] == ["---"]:
+        end = lines.index("---", 1)
+        return "\n".join(lines[1:end]), end + 1
+    count = next((n for n, at in enumerate(lines) if not SHORT.match(at)), len(lines))
+    return "\n".join(line[1:] for line in lines[:count]), count
+
+
+def settings(header):
+    """Yield from YAML each key and its value as text, and the lines that they take."""
+    node = yaml.compose(header, yaml.BaseLoader)
+    for key, value in node.value if node else ():
+        last = value.end_mark
+        end = last.line + (last.column > 0)
+        yield key.value, text_of(value, header), key.start_mark.line, end
+
+
+def text_of(node, header) -> str:
+    """Return a value as text: `0.10` and `{}` stay what they are."""
+    if isinstance(node, yaml.ScalarNode):
+        return node.value
+    return header[node.start_mark.index : node.end_mark.index].strip()
+
+
+def parts(text) -> list[str | Block]:
+    """Return the parts of a text: a string for what is not fenced, and blocks."""
+    lines, found, last = text.split("\n"), [], 0
+    for each in blocks(text):
+        start, end = each.lines
+        found += ["\n".join(lines[last:start]), each]
+        last = end
+    return [*found, "\n".join(lines[last:])]
+
+
+def blocks(text) -> list[Block]:
+    """Return the fenced parts of a text, those in lists and quotes as well."""
+    found, depth = [], 0
+    for token in parser().parse(text):
+        depth += token.nesting
+        if token.type in ("fence", "colon_fence"):
+            found.append(block(token, text, depth))
+    return found
+
+
+# -------------------------------------------------------------------------- pages
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A part of a page: Markdown, or code that runs.
+
+    Attributes:
+        code: whether it runs.
+        source: its text.
+        line: where its fence is in the file, or its first line, from 1.
+        tags: words for machines.
+        options: those of GUARDS that it states.
+        others: its other options, as YAML reads them.
+        places: the lines of its options, from 0.
+    """
+
+    code: bool
+    source: str
+    line: int
+    tags: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    others: dict = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise: the tag of its stub, its title, what it asks, its line from 0."""
+
+    name: str
+    title: str
+    asks: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the book, and where the book is published, if it is.
+
+    Attributes:
+        file: the page's source, such as `docs/arrays/meshes.md`.
+        docs: the folder of all pages.
+        address: where the built site is, or nothing.
+        source: the page's text, where it is not to be read from the file.
+    """
+
+    file: Path
+    docs: Path
+    address: str = ""
+    source: str | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The page's source."""
+        return self.file.read_text() if self.source is None else self.source
+
+    @property
+    def name(self) -> str:
+        """The page's name in the site, such as `arrays/meshes`."""
+        return self.file.relative_to(self.docs).with_suffix("").as_posix()
+
+    @cached_property
+    def tokens(self):
+        """What MyST's parser makes of the source."""
+        return parser().parse(self.text)
+
+    @cached_property
+    def front(self) -> dict:
+        """The settings at the top."""
+        first = self.tokens[0] if self.tokens else None
+        if first is None or first.type != "front_matter":
+            return {}
+        return yaml.safe_load(first.content) or {}
+
+    @property
+    def is_notebook(self) -> bool:
+        """Whether there are cells to run."""
+        return "kernelspec" in self.front
+
+    @cached_property
+    def title(self) -> str:
+        """The first heading."""
+        kinds = [token.type for token in self.tokens]
+        return self.tokens[kinds.index("heading_open") + 1].content
+
+    @property
+    def description(self) -> str:
+        """What the page says to search engines, or nothing."""
+        meta = self.front.get("myst", {}).get("html_meta", {})
+        return " ".join(meta.get("description", "").split())
+
+    @property
+    def needs(self) -> list[str]:
+        """The packages that its cells need."""
+        return str(self.front.get("needs", "")).replace(",", " ").split()
+
+    @property
+    def data(self) -> list[Path]:
+        """The files that it reads, as its front matter states them."""
+        return [self.file.parent / name for name in self.front.get("data", "").split()]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Its fenced parts."""
+        return blocks(self.text)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Its cells, in order; text without a word is none."""
+        lines, found = self.text.split("\n"), []
+        front = self.tokens and self.tokens[0].type == "front_matter"
+        last = self.tokens[0].map[1] if front else 0
+        for each in self.blocks:
+            if each.name == "code-cell" and not each.depth:
+                found += [written(lines, last, each.lines[0]), code_cell(each)]
+                last = each.lines[1]
+        found.append(written(lines, last, len(lines)))
+        return [cell for cell in found if cell.code or cell.source]
+
+    @property
+    def code(self) -> list[Cell]:
+        """Its cells that run."""
+        return [cell for cell in self.cells if cell.code]
+
+    def modules(self, folder) -> list[Path]:
+        """List the modules of `folder` that its cells name."""
+        names = {name for cell in self.code for name in modules_in(cell.source)}
+        files = (folder / f"{name}.py" for name in sorted(names))
+        return [file for file in files if file.exists()]
+
+    @cached_property
+    def exercises(self) -> list[Exercise]:
+        """Its exercises: a box of the class `exercise`, and the next stub."""
+        stubs = [cell for cell in self.code if "exercise" in cell.tags]
+        found = []
+        for each in self.blocks:
+            if each.options.get("class") != "exercise":
+                continue
+            line = each.lines[0]
+            stub = next((cell for cell in stubs if cell.line > line), None)
+            if stub is None:
+                continue
+            title = each.argument.removeprefix("Exercise: ")
+            name = stub.tags[stub.tags.index("exercise") + 1]
+            asks = first_sentence(each.content)
+            found.append(Exercise(name, title[0].upper() + title[1:], asks, line))
+        return found
+
+    def url(self, target) -> str:
+        """Return the published address of a link on this page, or nothing."""
+        path, hash_, anchor = target.partition("#")
+        if not self.address or ":" in path:
+            return ""
+        folder = Path(self.name).parent.as_posix()
+        path = normpath(f"{folder}/{path}") if path else f"{self.name}.md"
+        path = re.sub(r"\.md$", ".html", path)
+        return f"{self.address.rstrip('/')}/{path}{hash_}{anchor}"
+
+
+def written(lines, first, last) -> Cell:
+    """Return the lines of a page between two others as a cell of Markdown."""
+    while first < last and not lines[first].strip():
+        first += 1
+    return Cell(False, "\n".join(lines[first:last]).rstrip(), first + 1)
+
+
+def code_cell(each) -> Cell:
+    """Return a block of code that runs as a cell."""
+    read = yaml.safe_load(each.header) or {}
+    others = {name: value for name, value in read.items() if name not in GUARDS}
+    told = {name: each.options[name] for name in GUARDS if name in each.options}
+    tags = tuple(others.get("tags") or ())
+    return Cell(True, each.content, each.lines[0] + 1, tags, told, others, each.places)
+
+
+def modules_in(code) -> list[str]:
+    """List the names that code imports from the package of modules, or runs."""
+    return [name for names in MODULE.findall(code) for name in names.split(", ")]
+
+
+def first_sentence(text) -> str:
+    """Return how a statement in MyST begins, on one line, its links without targets.
+
+    That is its first sentence, or a few if the first says little.
+    """
+    words = " ".join(LINK.sub(r"\1", text.strip().partition("\n\n")[0]).split())
+    found = ""
+    for sentence in SENTENCE.findall(words):
+        if len(found) < ENOUGH:
+            found += sentence
+    return found.strip().rstrip(".,:;?") + "."
+
+
+def pages(docs) -> list[Page]:
+    """Return all pages of a folder, by their names."""
+    files = (f for f in sorted(docs.rglob("*.md")) if "_build" not in f.parts)
+    return [Page(file, docs) for file in files]
+
+
+def quiet(page) -> str:
+    """Return a page's text with the options in GUARDS as comments; no line moves.
+
+    MyST-NB's cache keys a page by all options of its cells: as comments they are no
+    part of it, so that a page does not run again for a new expectation.
+    """
+    lines = page.text.split("\n")
+    for cell in page.code:
+        for name in cell.options:
+            for n in range(*cell.places[name]):
+                mark = ":" if lines[n].startswith(":") else ""
+                lines[n] = f"{mark}#{lines[n].removeprefix(':')}"
+    return "\n".join(lines)
