@@ -117,9 +117,33 @@ def links(session):
 
 @nox.session(default=False)
 def notebooks(session):
-    """Run every page as a plain notebook; `-- --sample` runs a third of them."""
+    """Play every page as a reader does, with all answers; `-- NAME` plays one."""
     session.install(*LOCK)
     session.run("python", "tools/notebooks.py", *session.posargs)
+
+
+@nox.session(default=False)
+def page(session):
+    """Play the pages that are named, such as `-- arrays/meshes`, and check them."""
+    session.install(*LOCK)
+    session.run("python", "tools/notebooks.py", *session.posargs)
+    names = " or ".join(name.rpartition("/")[2] for name in session.posargs)
+    tests = "tests/test_pages.py", "tests/test_exercises.py"
+    session.run("pytest", "-q", *tests, "-k", names)
+
+
+@nox.session(default=False)
+def expect(session):
+    """Show where cells show something else than they expect; `-- --write` accepts."""
+    session.install(*LOCK)
+    session.run("python", "tools/expect.py", *session.posargs)
+
+
+@nox.session(default=False)
+def falsify(session):
+    """Change each number and word that guards expect, and see that they fail."""
+    session.install(*LOCK)
+    session.run("python", "tools/falsify.py", *session.posargs)
 
 
 @nox.session(default=False)

@@ -14,7 +14,7 @@ KernelManager.transport_encryption.default_value = "auto"
 extensions = ["book", "myst_nb"]
 exclude_patterns = ["cache", "jupyter_execute"]
 html_theme = "sphinx_book_theme"
-execution_modules = "modules"
+execution_modules = "{modules}"
 nb_execution_mode, nb_execution_cache_path = "cache", "cache"
 nb_execution_allow_errors = nb_merge_streams = True
 suppress_warnings = ["misc.highlighting_failure"]
@@ -32,7 +32,7 @@ needs: jax
 """
 BAD = {  # the options and the code of a cell -> what the build says
     (":expect: 2", "print(3)"): "cell 1 printed something else",
-    (":raises: ValueError a", "one = 1"): "cell 2 raised nothing, where `raises` expects",
+    (":raises: ValueError a", "one = 1"): "cell 2 raised nothing",
     (":raises: ValueError no", "1 / 0"): "raised    ZeroDivisionError: division",
     (":check: two", "assert 1 == 2"): "cell 4 is not true: two",
     (":check: nothing", "1 if 1 else 2"): "cell 5 asserts nothing: nothing",
@@ -55,8 +55,10 @@ GOOD = [
 @pytest.fixture
 def book(tmp_path):
     """An empty book."""
-    (tmp_path / "docs/modules").mkdir(parents=True)
-    (tmp_path / "docs/conf.py").write_text(CONF)
+    modules = tmp_path / "src/examples"
+    for folder in modules, tmp_path / "docs":
+        folder.mkdir(parents=True)
+    (tmp_path / "docs/conf.py").write_text(CONF.format(modules=modules))
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nrequires-python = ">=3.12"\ndependencies = []\n'
     )
@@ -129,3 +131,20 @@ def test_an_option_that_cannot_be_read_ends_the_build_with_its_place(book):
     assert status > 0
     line = (book / "docs/index.md").read_text().count("\n") - 3
     assert f"index, line {line}: the options of a cell need quotes" in said
+
+
+def test_a_module_that_cannot_be_imported_is_said_last_with_the_cells(book):
+    for name, code in ("good", "x = 1"), ("bad", "import jaxx"), ("worse", "x = = 1"):
+        (book / f"src/examples/{name}.py").write_text(code)
+    codes = "from examples import bad, good", "from examples.worse import x"
+    write(book, [("", code) for code in codes])
+    status, said = build(book)
+    assert status > 0
+    _, _, rest = said.partition("bad.py cannot be imported: ModuleNotFoundError: ")
+    lines = rest.splitlines()
+    assert lines[0] == "No module named 'jaxx'. It is needed by"
+    assert lines[1].strip() == "index.md:11, cell 1"
+    assert lines[2].strip().startswith("worse.py cannot be imported: SyntaxError")
+    assert lines[3].strip() == "index.md:16, cell 2"
+    assert len(lines) < 12  # where Sphinx keeps the traceback
+    assert "Executing" not in said

@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-import jupytext
 import pytest
+from book.page import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = {  # the first cell that it takes to start processes, the last, and how many
@@ -22,8 +22,8 @@ SOON = 2  # seconds in which those that are killed have gone: none would end by 
 
 def cells(page):
     """Return the cells of a page that start processes, as one program."""
-    notebook = jupytext.read(ROOT / f"docs/processes/{page}.md", fmt="md:myst")
-    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    read = Page(ROOT / f"docs/processes/{page}.md", ROOT / "docs")
+    code = [cell.source for cell in read.code]
     first, last, *_ = PAGES[page]
     start = next(i for i, cell in enumerate(code) if cell.startswith(first))
     end = next(i for i, cell in enumerate(code) if last in cell)

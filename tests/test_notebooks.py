@@ -36,6 +36,9 @@ def book(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "DOCS", docs)
     monkeypatch.setattr(notebooks, "MODULES", tmp_path / "src")
     monkeypatch.setattr(notebooks, "FOLDER", tmp_path / "build")
+    monkeypatch.setattr(notebooks, "SITE", tmp_path / "site")
+    monkeypatch.setattr(notebooks, "WRONG", tmp_path / "wrong")
+    monkeypatch.setattr(notebooks, "PLAYED", tmp_path / "build/played.json")
     monkeypatch.setattr(notebooks, "environment", lambda needs: "python3")
 
 
@@ -44,8 +47,89 @@ def test_all_failures_are_reported_with_page_and_cell(capsys):
     assert notebooks.main([]) == 1
     words = capsys.readouterr().out
     assert "FAILED bad, cell-2: ZeroDivisionError: division by zero\n1 / 0" in words
-    assert "FAILED ugly: the directive 'list-table'" in words
+    assert "FAILED ugly, the directive 'list-table'" in words
     assert "1 of 3 notebooks ran" in words
+
+
+EXERCISE = f"""{HEAD}# Better
+
+```{{code-cell}}
+class Verdict:
+    def __init__(self, passed):
+        self.passed, self._repr_html_ = passed, lambda: "html"
+
+    def __str__(self):
+        return "Accepted." if self.passed else "Not yet: too small."
+
+
+print("three")
+```
+
+:::{{admonition}} Exercise: three
+:class: exercise
+Find three.
+:::
+
+```{{code-cell}}
+:tags: [exercise, three]
+
+answer = 0
+Verdict(answer >= 3)
+```
+"""
+WRONG = """\
+[[wrong]]
+answer = "answer = 2"
+reason = "too small"
+"""
+
+
+@pytest.fixture
+def better(book, tmp_path):
+    """Add a page with an exercise, to which there is a wrong answer."""
+    (tmp_path / "docs/better.md").write_text(EXERCISE)
+    (tmp_path / "wrong").mkdir()
+    (tmp_path / "wrong/three.toml").write_text(WRONG)
+    return tmp_path
+
+
+def test_stubs_and_wrong_answers_are_tried_and_kept(better):
+    assert notebooks.main(["better"]) == 0
+    (page,) = notebooks.pages(["better"])
+    kept = notebooks.played()["better"]
+    assert kept["key"] == notebooks.key_of(page)
+    assert kept["faults"] == []
+    said = {"passed": False, "text": "Not yet: too small."}
+    assert kept["exercises"] == {"three": [said, said]}
+    (better / "wrong/three.toml").write_text(WRONG + "# more\n")
+    assert kept["key"] != notebooks.key_of(page)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("answer = 0", "answer = 3", "exercise three: its stub is accepted"),
+        ("answer >= 3", "answer >= 2", "a wrong answer is accepted:\nanswer = 2"),
+        ("too small", "too large", "'too small' is not in Not yet: too large"),
+        ("Verdict(answer", "Verdikt(answer", "NameError: name 'Verdikt'"),
+    ],
+)
+def test_an_answer_that_is_misjudged_is_a_failure(better, capsys, old, new, words):
+    (better / "docs/better.md").write_text(EXERCISE.replace(old, new))
+    assert notebooks.main(["better"]) == 1
+    assert words in capsys.readouterr().out
+
+
+def test_other_words_than_the_site_shows_are_a_failure(better, capsys):
+    (page,) = notebooks.pages(["better"])
+    site = [[{"output_type": "stream", "name": "stdout", "text": "two\n"}], []]
+    (better / "site").mkdir()
+    text = notebooks.export.notebook_text(page, notebooks.MODULES, site)
+    (better / "site/better.ipynb").write_text(text)
+    assert notebooks.main(["better"]) == 1
+    words = capsys.readouterr().out
+    assert "cell-2 shows other words than the site" in words
+    assert "-two\n+three" in words
 
 
 @pytest.mark.usefixtures("book")
@@ -66,15 +150,3 @@ def test_the_lock_gives_versions_without_hashes():
     )
     expected = "colorama==0.4.6 ; sys_platform == 'win32'\njax==0.12.0.1\n"
     assert notebooks.constraints(lock) == expected
-
-
-@pytest.mark.usefixtures("book")
-def test_a_sample_is_a_third_and_three_commits_have_all(monkeypatch, capsys):
-    ran = ""
-    for number in range(3):
-        monkeypatch.setattr(notebooks, "commit", lambda number=number: number)
-        notebooks.main(["--sample"])
-        words = capsys.readouterr().out
-        assert "of 1 notebooks ran" in words
-        ran += words
-    assert all(page.name in ran for page in notebooks.pages([]))

@@ -1,13 +1,17 @@
-"""Run the notebooks of all pages as a reader does: `tools/notebooks.py [PAGE ...]`.
+"""Play all pages as a reader does: `tools/notebooks.py [PAGE ...]`.
 
-`--sample` runs a third of them, drawn by the commit.
-
-Each notebook is executed in an empty folder, in an environment that has only what the
-page says it needs (and the kernel), at the versions of requirements.lock, and without
-the book's environment variables. Two run at a time; all failures are named.
+Each page's notebook is executed in an empty folder, in an environment that has only
+what the page says it needs (and the kernel), at the versions of requirements.lock, and
+without the book's environment variables. At each exercise its stub and the answers of
+`tests/wrong_answers` are tried, on a copy of the names that the page has so far. What
+the cells show is compared with what the site shows, where there is one. Two run at a
+time; all failures are named, and `docs/_build/played.json` keeps what became of each
+page, for the tests to read.
 """
 
+import ast
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -15,24 +19,36 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 
 import nbformat
 from jupyter_client import KernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat.v4 import new_code_cell
 from uv import find_uv_bin
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, MODULES = ROOT / "docs", ROOT / "src/examples"
 FOLDER = DOCS / "_build/notebooks"
+SITE = DOCS / "_build/html"
+WRONG = ROOT / "tests/wrong_answers"
+PLAYED = DOCS / "_build/played.json"
+TRY = Path(__file__).with_name("attempt.py")  # what the kernel is given to try answers
 MINE = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")
 PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
+TRYING = """\
+def _try(sources, names, own):
+    exec({module!r}, own)
+    print("\\noutcome", own["attempts"](sources, names))
+_try({sources!r}, globals(), {{}})"""  # leaves no other name behind
+OUTCOME = re.compile(r"^outcome (.*)$", re.M)
 KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns otherwise
 
 sys.path.insert(0, str(DOCS / "_ext"))
 
-from book import export  # noqa: E402  (lies in docs/_ext)
+from book import export, guards  # noqa: E402  (lies in docs/_ext)
 from book.page import Page  # noqa: E402
 from book.page import pages as all_pages  # noqa: E402
 
@@ -80,11 +96,117 @@ def environment(needs) -> str:
     return name
 
 
+# ------------------------------------------------------------------- the exercises
+
+
+def wrong_answers(name) -> list[dict]:
+    """Return the wrong answers to an exercise, each with its reason."""
+    file = WRONG / f"{name}.toml"
+    return tomllib.loads(file.read_text())["wrong"] if file.exists() else []
+
+
+def replaced(stub, answer) -> str:
+    """Return the stub with other code above its last statement."""
+    last = ast.parse(re.sub(r"\A%%.*", "", stub)).body[-1]
+    return "\n".join([answer, *stub.splitlines()[last.lineno - 1 :]])
+
+
+def tries(page) -> dict[str, list[str]]:
+    """Return for each exercise of a page the stub, and it with each wrong answer."""
+    found = {}
+    for cell in page.code:
+        if "exercise" in cell.tags:
+            name = cell.tags[cell.tags.index("exercise") + 1]
+            answers = [wrong["answer"] for wrong in wrong_answers(name)]
+            wrong = [replaced(cell.source, answer) for answer in answers]
+            found[name] = [cell.source, *wrong]
+    return found
+
+
+def with_tries(notebook, page):
+    """Put before each stub a cell that tries it, and each wrong answer to it."""
+    told, cells = tries(page), []
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if "exercise" in tags:
+            name = tags[tags.index("exercise") + 1]
+            code = TRYING.format(module=TRY.read_text(), sources=told[name])
+            cells.append(new_code_cell(code, id=f"try-{name}"))
+        cells.append(cell)
+    notebook.cells = cells
+
+
+def tried(notebook) -> dict[str, list[dict]]:
+    """Return what became of the stub and the wrong answers, exercise by exercise."""
+    found = {}
+    for cell in notebook.cells:
+        said = [o.text for o in cell.get("outputs", []) if o.get("name") == "stdout"]
+        if cell.id.startswith("try-") and (last := OUTCOME.findall("".join(said))):
+            found[cell.id.removeprefix("try-")] = json.loads(last[-1])
+    return found
+
+
+def misjudged(name, found) -> list[str]:
+    """Say which of the answers to an exercise the judge took for another."""
+    stub, *wrong = found
+    faults = ["its stub is accepted"] if stub.get("passed") else []
+    faults += [each["error"] for each in found if "error" in each]
+    for each, answer in zip(wrong, wrong_answers(name), strict=True):
+        if each.get("passed"):
+            faults.append(f"a wrong answer is accepted:\n{answer['answer']}")
+        elif answer["reason"].casefold() not in each.get("text", "").casefold():
+            faults.append(f"{answer['reason']!r} is not in {each.get('text')}")
+    return [f"exercise {name}: {fault}" for fault in faults]
+
+
+# --------------------------------------------------------------------- the outputs
+
+
+def shown(cell) -> str:
+    """Return what a cell shows in words: text, tables, the kind of an error."""
+    outputs = [export.kept(o) for o in cell.outputs if not export.is_stderr(o)]
+    tables = [o["data"].get("text/html", "") for o in outputs if "data" in o]
+    error = guards.error_in(outputs)
+    said = [guards.seen(outputs), *tables, " ".join(error[:2]) if error else ""]
+    return "\n".join("".join(part) for part in said if part)
+
+
+def broken(page, notebook):
+    """Yield each promise that a cell makes by its options and did not keep here."""
+    strict = any(cell.options for cell in page.code)
+    ran = {cell.id: cell for cell in notebook.cells}
+    for number, cell in enumerate(page.cells, 1):
+        if cell.code:
+            outputs = ran[f"cell-{number}"].outputs
+            for _, words in guards.faults(cell, outputs, strict=strict):
+                yield f"cell-{number} {words}"
+
+
+def differences(page, notebook) -> list[str]:
+    """List the cells that show the reader other words than the site does."""
+    file = SITE / f"{page.name}.ipynb"
+    if not file.exists():
+        return []
+    there = {cell.id: cell for cell in nbformat.read(file, as_version=4).cells}
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.id in there and there[cell.id].outputs:
+            site, here = shown(there[cell.id]), shown(cell)
+            if site != here:
+                told = guards.difference(site, here)
+                found.append(f"{cell.id} shows other words than the site\n{told}")
+    return found
+
+
+# ------------------------------------------------------------------------ the play
+
+
 def failure(notebook, error) -> str:
     """Say which cell of a notebook failed, and how."""
     for cell in notebook.cells:
+        expected = "raises-exception" in cell.metadata.get("tags", [])
         for output in cell.get("outputs", []):
-            if output.output_type == "error":
+            if output.output_type == "error" and not expected:
                 words = f"{output.ename}: {output.evalue}".partition("\n")[0]
                 return f"{cell.id}: {words}\n{cell.source}"
     return str(error)
@@ -106,51 +228,71 @@ async def execute(notebook, kernel) -> str:
     return ""
 
 
-async def run(page, kernel, places) -> str:
-    """Run a page's notebook; return what failed, or nothing."""
+async def play(page, kernel) -> dict:
+    """Play a page; return its faults, its exercises, and its seconds."""
+    start = time.monotonic()
     try:
         text = export.notebook_text(page, MODULES)
     except ValueError as error:
-        return str(error)
+        words = str(error).removeprefix(f"{page.name}: ")
+        return {"faults": [words], "exercises": {}, "seconds": 0.0}
+    notebook = nbformat.reads(text, as_version=4)
+    with_tries(notebook, page)
+    fault = await execute(notebook, kernel)
+    exercises = tried(notebook)
+    faults = [fault] if fault else [*broken(page, notebook)]
+    faults += [] if faults else differences(page, notebook)
+    for name, found in exercises.items():
+        faults += misjudged(name, found)
+    seconds = round(time.monotonic() - start, 1)
+    return {"faults": faults, "exercises": exercises, "seconds": seconds}
+
+
+def key_of(page) -> str:
+    """Digest what a play depends on: the page, its modules, its wrong answers."""
+    exercises = [exercise.name for exercise in page.exercises]
+    files = [WRONG / f"{name}.toml" for name in exercises]
+    files += [*page.modules(MODULES), *page.data, ROOT / "requirements.lock"]
+    texts = [file.read_bytes() for file in files if file.exists()]
+    return hashlib.sha256(b"".join([page.text.encode(), *texts])).hexdigest()[:16]
+
+
+async def run(page, kernel, places) -> dict:
+    """Play a page when there is a place; say how it went."""
     async with places:
-        start = time.monotonic()
-        fault = await execute(nbformat.reads(text, as_version=4), kernel)
-        word = "FAIL" if fault else "ok"
-        print(f"{word:4} {time.monotonic() - start:5.1f} s  {page.name}", flush=True)
-    return f"{page.name}, {fault}" if fault else ""
+        outcome = await play(page, kernel)
+    word = "FAIL" if outcome["faults"] else "ok"
+    print(f"{word:4} {outcome['seconds']:5.1f} s  {page.name}", flush=True)
+    return outcome | {"key": key_of(page)}
 
 
-async def run_all(found) -> list[str]:
-    """Run pages, two at a time; return what failed."""
+async def run_all(found) -> dict[str, dict]:
+    """Play pages, two at a time; return what became of each."""
     places = asyncio.Semaphore(2)
-    needs = [page.needs for page in found]
-    kernels = {" ".join(names): environment(names) for names in needs}
-    jobs = (
-        run(page, kernels[" ".join(names)], places)
-        for page, names in zip(found, needs, strict=True)
-    )
-    return [fault for fault in await asyncio.gather(*jobs) if fault]
+    kernels = {" ".join(page.needs): environment(page.needs) for page in found}
+    jobs = (run(page, kernels[" ".join(page.needs)], places) for page in found)
+    outcomes = await asyncio.gather(*jobs)
+    return {page.name: each for page, each in zip(found, outcomes, strict=True)}
 
 
-def commit() -> int:
-    """Return the number of the commit that is checked out."""
-    git = "git", "rev-parse", "HEAD"
-    done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)
-    return int(done.stdout, 16)
+def played() -> dict[str, dict]:
+    """Return what became of the pages that were played last, by name."""
+    return json.loads(PLAYED.read_text()) if PLAYED.exists() else {}
 
 
 def main(names) -> int:
-    """Run the notebooks of the named pages, or of all; return 1 if one fails."""
+    """Play the named pages, or all; return 1 if one fails."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     os.environ["JUPYTER_PATH"] = str(FOLDER / "jupyter")
-    found = pages([name for name in names if name != "--sample"])
-    if "--sample" in names:
-        found = found[commit() % 3 :: 3]
-    faults = asyncio.run(run_all(found))
-    for fault in faults:
-        print(f"\nFAILED {fault}")
-    print(f"{len(found) - len(faults)} of {len(found)} notebooks ran")
-    return 1 if faults or not found else 0
+    found = pages(names)
+    outcomes = asyncio.run(run_all(found))
+    PLAYED.write_text(json.dumps(played() | outcomes, indent=1, sort_keys=True))
+    for name, outcome in outcomes.items():
+        for fault in outcome["faults"]:
+            print(f"\nFAILED {name}, {fault}")
+    failed = [name for name, outcome in outcomes.items() if outcome["faults"]]
+    print(f"{len(found) - len(failed)} of {len(found)} notebooks ran")
+    return 1 if failed or not found else 0
 
 
 if __name__ == "__main__":

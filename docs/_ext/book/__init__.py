@@ -1,7 +1,8 @@
 """The site's own code: `page` says what a page is; the others make something of it.
 
 `guards` knows what a cell promises by its options, and whether it kept it; `cells`
-judges all of them while the site is built. `execution` decides when a page runs again.
+judges all of them while the site is built. `imports` looks at the modules before, and
+`execution` decides when a page runs again.
 `plain` and `export` write a page as Markdown and as a notebook, `exercise_index` and
 `module_reference` the two lists that write themselves, and `downloads` the files beside
 each page.
@@ -10,6 +11,6 @@ each page.
 
 def setup(app):
     """Register all extensions of the package."""
-    for name in ("cells", "downloads", "exercise_index", "module_reference"):
+    for name in ("cells", "downloads", "exercise_index", "imports", "module_reference"):
         app.setup_extension(f"book.{name}")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,101 @@
+"""Expectations are written from what was kept, and every lie in one is noticed."""
+
+import expect
+import falsify
+import kept
+import pytest
+from book import export
+from book.page import Page
+from nbformat.v4 import new_output
+
+HEAD = "---\nkernelspec: {name: python3}\nneeds: jax\n---\n# Page\n\n"
+CELLS = [  # header, code, what it prints
+    ([":fold: Set-up"], "x = 1", None),
+    ([], "one", "float32[8@x]"),
+    ([":expect: 2"], "two", "0.10"),
+    (["---", "tags: [a]", "expect: |", "  old", "  text", "---"], "three", "a: b\n  c"),
+    ([":tags: [b]", ":expect: 4"], "four", "first\n\nsecond"),
+    ([":expect: right"], "five", "right"),
+    ([], "six", "# hash: {x}"),
+    ([":expect: 8 9"], "seven", "8 9"),
+]
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """A page, and the site that was built from it."""
+    fences = [
+        "\n".join(["```{code-cell}", *head, code, "```\n"]) for head, code, _ in CELLS
+    ]
+    (tmp_path / "docs").mkdir()
+    file = tmp_path / "docs/page.md"
+    file.write_text(HEAD + "\n".join(fences))
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nrequires-python = ">=3.12"\ndependencies = []\n'
+    )
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(kept, "named", lambda names: [Page(file, file.parent)])
+    monkeypatch.setattr(kept.cells, "__defaults__", (tmp_path / "html",))
+    publish(file)
+    return file
+
+
+def publish(file):
+    """Write the notebook that the site would offer."""
+    outputs = [
+        [new_output("stream", name="stdout", text=text)] if text else []
+        for *_, text in CELLS
+    ]
+    text = export.notebook_text(Page(file, file.parent), file.parent, outputs)
+    site = file.parents[1] / "html"
+    site.mkdir(exist_ok=True)
+    (site / "page.ipynb").write_text(text)
+
+
+def test_differences_are_shown_and_nothing_is_written(page, capsys):
+    before = page.read_text()
+    assert expect.main([]) == 1
+    said = capsys.readouterr().out
+    assert "-2\n+0.10" in said
+    assert "+float32[8@x]" in said
+    assert "right" not in said
+    assert page.read_text() == before
+
+
+def test_what_is_written_is_what_the_cells_show_and_moves_nothing_else(page):
+    codes = [(cell.source, cell.tags) for cell in Page(page, page.parent).code]
+    assert expect.main(["--write"]) == 0
+    cells = Page(page, page.parent).code
+    assert [(cell.source, cell.tags) for cell in cells] == codes
+    wanted = [cell.options.get("expect", "").rstrip("\n") for cell in cells]
+    assert wanted == [text or "" for *_, text in CELLS]
+    assert cells[0].options == {"fold": "Set-up"}
+    assert expect.main([]) == 0
+
+
+def test_it_never_runs_in_ci(monkeypatch):
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(SystemExit, match="never runs in CI"):
+        expect.main(["--write"])
+
+
+def test_a_page_that_changed_since_the_build_is_refused(page):
+    page.write_text(page.read_text().replace("one\n", "another\n"))
+    with pytest.raises(ValueError, match="changed since `nox -s docs`"):
+        expect.main([])
+
+
+def test_every_lie_in_a_true_guard_is_noticed(page, capsys):
+    expect.main(["--write"])
+    publish(page)
+    assert falsify.main([]) == 0
+    count = int(capsys.readouterr().out.split("\n")[-2].split()[0])
+    assert count == sum(len(falsify.TOKEN.findall(text or "")) for *_, text in CELLS)
+
+
+def test_a_lie_that_no_guard_notices_is_named(page, capsys):
+    expect.main(["--write"])
+    page.write_text(page.read_text().replace("expect: 8 9", "expect: ...8..."))
+    publish(page)
+    assert falsify.main([]) == 1
+    assert "expect: ...9..." in capsys.readouterr().out

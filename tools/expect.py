@@ -1,0 +1,85 @@
+"""Write what cells show into what they expect: `tools/expect.py [--write] [PAGE ...]`.
+
+Compares the outputs of the last build with the `expect` of each cell, and shows every
+difference; `--write` puts the outputs into the pages. A cell that prints text and has
+no expectation gets one, where its page uses them. Read what is written: it is what the
+program said, not what is true. It never runs in CI.
+"""
+
+import os
+import sys
+
+import kept
+import yaml
+from book import guards
+
+
+def written(text) -> list[str]:
+    """Return the option `expect` with a text, as the lines of a cell's header."""
+    lines = text.split("\n")
+    if len(lines) > 1 or text != text.strip():
+        mark = "|2" if text.startswith((" ", "\n")) else "|"
+        return [f"expect: {mark}", *(f"  {line}".rstrip() for line in lines)]
+    plain = yaml.load(f"a: {text}", yaml.BaseLoader) if safe(text) else None
+    return [f"expect: {text if plain == {'a': text} else quoted(text)}"]
+
+
+def safe(text) -> bool:
+    """Tell whether a line can be read as YAML at all."""
+    try:
+        yaml.load(f"a: {text}", yaml.BaseLoader)
+    except yaml.YAMLError:
+        return False
+    return True
+
+
+def quoted(text) -> str:
+    """Return a line in the quotes of YAML."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def replaced(lines, cell, text):
+    """Put an expectation into a page's lines, in place of the cell's own."""
+    start = end = cell.line  # below the fence, from 0
+    block = lines[start] == "---"
+    if block:
+        end = lines.index("---", start + 1) + 1
+    while not block and lines[end].startswith(":"):
+        end += 1
+    gone = range(*cell.places.get("expect", (0, 0)))
+    kept_ones = [n for n in range(start, end) if n not in gone and lines[n] != "---"]
+    header = [*(lines[n].removeprefix(":") for n in kept_ones), *written(text)]
+    if block or len(written(text)) > 1:
+        lines[start:end] = ["---", *header, "---"]
+    else:
+        lines[start:end] = [f":{line}" for line in header]
+
+
+def news(page, cells):
+    """Yield each cell whose expectation is not what it shows, and what it shows."""
+    strict = any(cell.options for cell in page.code)
+    for cell, outputs in cells:
+        broken = {option for option, _ in guards.faults(cell, outputs, strict=strict)}
+        if "expect" in broken:
+            yield cell, guards.seen(outputs)
+
+
+def main(arguments) -> int:
+    """Show what differs, and write it if asked; return 1 if something is left to do."""
+    if os.environ.get("CI"):
+        sys.exit("expectations are accepted by people: this never runs in CI")
+    left = 0
+    for page in kept.named([name for name in arguments if name != "--write"]):
+        lines = page.text.split("\n")
+        for cell, text in reversed([*news(page, kept.cells(page))]):
+            wanted = guards.tidy(cell.options.get("expect", ""))
+            print(f"{page.file}:{cell.line}\n{guards.difference(wanted, text)}\n")
+            replaced(lines, cell, text)
+            left += 1
+        if "--write" in arguments:
+            page.file.write_text("\n".join(lines))
+    return int(left > 0 and "--write" not in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
