@@ -4,7 +4,9 @@
 # ///
 """The chores of Shardbook: `nox -l` lists them, one line each."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import nox
@@ -19,7 +21,25 @@ BUILD = Path("docs/_build")
 STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every page
 LIBTPU = "libtpu==0.0.51"  # the compiler for TPUs
 OLDEST = "0.9.2"  # the oldest JAX on which the modules pass their tests
-WORKERS = "-n=auto", "--maxprocesses=4", "--dist=worksteal"  # mostly file by file
+WORKERS = "-n=logical", "--maxprocesses=4", "--dist=worksteal"  # mostly file by file
+BOOK = Path(".nox/book")  # the environment of all sessions that only follow the lock
+
+
+def book(session):
+    """Bring the book's environment up to the lock; return what runs programs in it."""
+    bin_folder = BOOK.resolve() / "bin"
+    if not (bin_folder / "python").exists():
+        make = nox.virtualenv.UV, "venv", "--quiet", f"--python={sys.executable}"
+        session.run_install(*make, str(BOOK))
+    sync = nox.virtualenv.UV, "pip", "sync", "--quiet", "requirements.lock"
+    session.run_install(*sync, f"--python={bin_folder / 'python'}")
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    here = {"PATH": path, "VIRTUAL_ENV": str(BOOK.resolve())}
+
+    def run(program, *arguments, env=None):
+        session.run(str(bin_folder / program), *arguments, env=here | (env or {}))
+
+    return run
 
 
 def is_built(folder):
@@ -32,34 +52,34 @@ def is_built(folder):
     return end.exists() and end.stat().st_mtime > max(f.stat().st_mtime for f in files)
 
 
-def build(session, folder):
+def build(run, folder):
     """Build the site into `folder`; after a failure forget what was read."""
     doctrees = folder.with_suffix(".doctrees")
     try:
-        session.run("sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder))
+        run("sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder))
     except nox.command.CommandFailed:
         shutil.rmtree(doctrees, ignore_errors=True)  # else the next build is green
         raise
 
 
-@nox.session
+@nox.session(python=False)
 def docs(session):
     """Execute every page and build the site: docs/_build/html/index.html."""
-    session.install(*LOCK)
-    build(session, BUILD / "html")
+    run = book(session)
+    build(run, BUILD / "html")
 
 
-@nox.session
+@nox.session(python=False)
 def tests(session):
     """Run the tests, on eight simulated devices."""
-    session.install(*LOCK)
-    session.run("pytest", *WORKERS, *session.posargs)
+    run = book(session)
+    run("pytest", *WORKERS, *session.posargs)
 
 
 @nox.session
 def lint(session):
     """Check style, format and spelling."""
-    session.install(*LOCK)
+    session.install("--constraint=requirements.lock", "ruff", "codespell")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("codespell")
@@ -77,99 +97,99 @@ def tests_oldest(session):
     session.run("pytest", *WORKERS, *tests, *session.posargs)
 
 
-@nox.session(name="docs-live", default=False)
+@nox.session(name="docs-live", default=False, python=False)
 def docs_live(session):
     """Serve the site, and rebuild it on every save."""
-    session.install(*LOCK)
+    run = book(session)
     watch = "--watch=src", "--ignore=docs/_build/*"
-    session.run("sphinx-autobuild", *watch, "docs", str(BUILD / "live"))
+    run("sphinx-autobuild", *watch, "docs", str(BUILD / "live"))
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def faults(session):
     """Put faults into the modules, and see that tests fail; `-- fft` does one."""
-    session.install(*LOCK)
-    session.run("python", "tools/faults.py", *session.posargs)
+    run = book(session)
+    run("python", "tools/faults.py", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def fuzz(session):
     """Call the modules with anything: kept cases, then new ones for a minute."""
-    session.install(*LOCK)
-    session.run("python", "tools/fuzz.py", *session.posargs)
+    run = book(session)
+    run("python", "tools/fuzz.py", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def reproducible(session):
     """Build the site again from nothing; compare each byte with a cold `docs`."""
-    session.install(*LOCK)
-    session.run("python", "tools/reproducible.py", str(BUILD / "html"))
+    run = book(session)
+    run("python", "tools/reproducible.py", str(BUILD / "html"))
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def links(session):
     """Follow every link: inside the site always, to others where there is a network."""
-    session.install(*LOCK)
+    run = book(session)
     if not is_built(BUILD / "html"):
-        build(session, BUILD / "html")
-    session.run("python", "tools/links.py", str(BUILD / "html"))
+        build(run, BUILD / "html")
+    run("python", "tools/links.py", str(BUILD / "html"))
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def notebooks(session):
     """Play every page as a reader does, with all answers; `-- NAME` plays one."""
-    session.install(*LOCK)
-    session.run("python", "tools/notebooks.py", *session.posargs)
+    run = book(session)
+    run("python", "tools/notebooks.py", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def page(session):
     """Play the pages that are named, such as `-- arrays/meshes`, and check them."""
-    session.install(*LOCK)
-    session.run("python", "tools/notebooks.py", *session.posargs)
+    run = book(session)
+    run("python", "tools/notebooks.py", *session.posargs)
     names = " or ".join(name.rpartition("/")[2] for name in session.posargs)
     tests = "tests/test_pages.py", "tests/test_exercises.py"
-    session.run("pytest", "-q", *tests, "-k", names)
+    run("pytest", "-q", *tests, "-k", names)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def expect(session):
     """Show where cells show something else than they expect; `-- --write` accepts."""
-    session.install(*LOCK)
-    session.run("python", "tools/expect.py", *session.posargs)
+    run = book(session)
+    run("python", "tools/expect.py", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def falsify(session):
     """Change each number and word that guards expect, and see that they fail."""
-    session.install(*LOCK)
-    session.run("python", "tools/falsify.py", *session.posargs)
+    run = book(session)
+    run("python", "tools/falsify.py", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def browser(session):
     """Open every page of the site in Chromium, and try what a reader would."""
-    session.install(*LOCK)
+    run = book(session)
     if not is_built(BUILD / "html"):
-        build(session, BUILD / "html")
+        build(run, BUILD / "html")
     npm = "npm", "install", "--no-save", "--no-package-lock"
     session.run(*npm, f"--prefix={BUILD / 'npm'}", "axe-core@4", external=True)
-    session.run("pytest", "-n=auto", "tests/browser", *session.posargs)
+    run("pytest", "-n=auto", "tests/browser", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def cluster(session):
     """Submit the files of launch/ to a throwaway Slurm, and try them under MPI."""
-    session.install(*LOCK)
-    session.run("pytest", "tests/cluster", *session.posargs)
+    run = book(session)
+    run("pytest", "tests/cluster", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def transcripts(session):
     """Run the jobs again whose outputs the page on launching keeps."""
-    session.install(*LOCK)
+    run = book(session)
     data = "docs/processes/data/launching.json"
-    session.run("python", "tools/transcripts.py", data)
+    run("python", "tools/transcripts.py", data)
 
 
 @nox.session(default=False)
@@ -190,43 +210,43 @@ def pods(session):
     session.run("python", "tools/pods.py", "docs/algorithms/data", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def failures(session):
     """Let processes fail at JAX's own timeouts, seven minutes; `-- killed` runs one."""
-    session.install(*LOCK)
-    session.run("python", "tools/failures.py", "docs/processes/data", *session.posargs)
+    run = book(session)
+    run("python", "tools/failures.py", "docs/processes/data", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def load(session):
     """Load 2 GiB in every way again, in 12 GiB of memory; `-- scatter` does one."""
-    session.install(*LOCK)
+    run = book(session)
     table = "benchmarks/bench_load.py", "docs/processes/data"
     cpu = {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": "src"}
-    session.run("python", *table, *session.posargs, env=cpu)
+    run("python", *table, *session.posargs, env=cpu)
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def network(session):
     """Measure messages between two hosts with a slow network, two minutes."""
-    session.install(*LOCK)
-    session.run("python", "tools/network.py", "docs/processes/data")
+    run = book(session)
+    run("python", "tools/network.py", "docs/processes/data")
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def inventories(session):
     """Refresh the names of JAX, NumPy and Python that pages may link to."""
-    session.install(*LOCK)
-    session.run("python", "tools/inventories.py")
+    run = book(session)
+    run("python", "tools/inventories.py")
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def lock(session):
     """Write requirements.lock anew, with the newest versions."""
-    session.install(*LOCK)
-    session.run("uv", "lock", "--upgrade")
+    run = book(session)
+    run("uv", "lock", "--upgrade")
     export = "uv", "export", "--quiet", "--all-groups", "--no-emit-project"
-    session.run(*export, "--no-annotate", "--no-header", "-o=requirements.lock")
+    run(*export, "--no-annotate", "--no-header", "-o=requirements.lock")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ KEPT = {
     ":expect: a": printed("\x1b[1ma\x1b[0m"),
     ":raises: ValueError no mesh": raised("ValueError", "there is no mesh\nat all"),
     ":raises: 'ShardingTypeError: of ... x'": raised("jax.ShardingTypeError", "of a x"),
+    ":expect: in pieces": [*printed("in "), *printed("pieces\n")],
     ":fold: Set-up": [],
     ":tags: [hide-output]": printed("much"),
     "": returned("<Picture>", **{"text/html": "<svg/>"}),

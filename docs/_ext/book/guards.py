@@ -29,12 +29,16 @@ LAST = 30  # lines of a traceback that are told
 
 def seen(outputs) -> str:
     """Return the text below a cell: not pictures, tables, errors, nor stderr."""
-    texts = []
+    texts, printing = [], False
     for output in outputs:
-        if output["output_type"] == "stream" and output["name"] == "stdout":
+        printed = output.get("name") == "stdout"
+        if printed and printing:  # a kernel may send what it prints in pieces
+            texts[-1] += output["text"]
+        elif printed:
             texts.append(output["text"])
         elif "data" in output and not RICHER & output["data"].keys():
             texts.append(output["data"].get("text/plain", ""))
+        printing = printed or (printing and output.get("name") == "stderr")
     return "\n".join(tidy(text) for text in texts)
 
 
