@@ -1,8 +1,11 @@
 """What every module in src/examples promises, whatever it is about."""
 
 import ast
+import io
 import shutil
 import sys
+import tokenize
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,30 @@ def test_a_repeated_function_is_the_same_everywhere():
 @each_module
 def test_the_readme_links_to_it(module):
     assert f"(src/examples/{module.name})" in (ROOT / "README.md").read_text()
+
+
+def lines_of_code(text):
+    """Count the lines of a module without docstrings, comments and blank lines."""
+    documented = ast.Module, ast.ClassDef, ast.FunctionDef
+    nodes = (n for n in ast.walk(ast.parse(text)) if isinstance(n, documented))
+    first = [n.body[0] for n in nodes if ast.get_docstring(n, clean=False) is not None]
+    words = {line for n in first for line in range(n.lineno, n.end_lineno + 1)}
+    layout = "COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"
+    none = {getattr(tokenize, name) for name in layout}
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    code = [range(t.start[0], t.end[0] + 1) for t in tokens if t.type not in none]
+    return len({line for lines in code for line in lines} - words)
+
+
+def test_lines_are_counted_without_words():
+    text = '"""Module."""\n\nx = """a\nb"""  # c\n\n\ndef f():\n    """F."""\n    # d\n'
+    assert lines_of_code(f"{text}    return (\n        1\n    )\n") == 6
+
+
+@each_module
+def test_it_does_not_grow(module):
+    """A longer one has two concepts: cut it where a heading stands."""
+    limits = tomllib.loads((ROOT / "tests/lines_of_code.toml").read_text())
+    count, limit = lines_of_code(module.read_text()), limits[module.stem]
+    assert count <= limit
+    assert count > limit - 10, f"write {count} into lines_of_code.toml"
