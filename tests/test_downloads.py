@@ -228,6 +228,21 @@ def test_an_unknown_kind_of_include_is_refused():
         export.markdown(text, Path(__file__).parent)
 
 
+def test_code_that_is_included_in_an_indented_box_stands_there(book):
+    text = """\
+- a list
+
+  :::{dropdown} The code
+  ```{literalinclude} src/examples/less.py
+  :pyobject: half
+  ```
+  :::
+"""
+    found = export.markdown(text, book)
+    assert "  ```python\n  @staticmethod\n  def half(x):\n" in found
+    assert "literalinclude" not in found
+
+
 @pytest.fixture
 def site(book):
     def build(**settings):

@@ -48,15 +48,14 @@ KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns oth
 
 sys.path.insert(0, str(DOCS / "_ext"))
 
+import kept  # noqa: E402
 from book import export, guards  # noqa: E402  (lies in docs/_ext)
 from book.page import Page  # noqa: E402
-from book.page import pages as all_pages  # noqa: E402
 
 
 def pages(names) -> list[Page]:
     """Return the named pages, such as `arrays/meshes`, or all that have cells."""
-    found = (page for page in all_pages(DOCS) if page.is_notebook)
-    return [page for page in found if not names or page.name in names]
+    return kept.named(names, DOCS)
 
 
 def constraints(lock) -> str:

@@ -117,7 +117,10 @@ def filled(block, folder) -> str:
         return included(block, folder)
     if block.name is None or not block.content:
         return block.source
-    return block.source.replace(block.content, markdown(block.content, folder))
+    inner = textwrap.indent(block.content, block.indent)
+    return block.source.replace(
+        inner, textwrap.indent(markdown(block.content, folder), block.indent)
+    )
 
 
 def with_outputs(page, text, outputs) -> str:

@@ -144,8 +144,13 @@ def parts(text) -> list[str | Block]:
 
 def blocks(text) -> list[Block]:
     """Return the fenced parts of a text, those in lists and quotes as well."""
+    return blocks_of(parser().parse(text), text)
+
+
+def blocks_of(tokens, text) -> list[Block]:
+    """Return the fenced parts of a text that is parsed already."""
     found, depth = [], 0
-    for token in parser().parse(text):
+    for token in tokens:
         depth += token.nesting
         if token.type in ("fence", "colon_fence"):
             found.append(block(token, text, depth))
@@ -257,7 +262,7 @@ class Page:
     @cached_property
     def blocks(self) -> list[Block]:
         """Its fenced parts."""
-        return blocks(self.text)
+        return blocks_of(self.tokens, self.text)
 
     @cached_property
     def cells(self) -> list[Cell]:
