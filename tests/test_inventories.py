@@ -1,7 +1,15 @@
 """Names of JAX, NumPy and Python lead to their published documentation."""
 
+import re
+from urllib.error import URLError
+
 import inventories
 import pytest
+import sphobjinv
+from tiny_site import Site
+
+FOLDER = inventories.DOCS / "_inventories"
+ADDRESS = "https://{}.example"
 
 JAX = "_autosummary/{0}.html#{0}".format
 PLACES = {
@@ -43,64 +51,85 @@ PLACES = {
 }
 
 
-def kept(project):
-    """Read an inventory of the repository."""
-    return inventories.read((inventories.FOLDER / f"{project}.inv").read_bytes())
-
-
-@pytest.mark.parametrize("project", PLACES)
-def test_the_names_of_the_book_resolve(project):
-    names = kept(project)
-    missing = PLACES[project].keys() - names.keys()
-    assert not missing
-
-
-@pytest.mark.parametrize("project", PLACES)
-def test_names_made_from_the_packages_have_the_published_addresses(project):
-    _, _, names = inventories.PROJECTS[project]
-    made = inventories.named(names())
-    assert {name: made[name][1] for name in PLACES[project]} == PLACES[project]
-
-
 @pytest.mark.parametrize("project", PLACES)
 def test_an_inventory_is_small(project):
-    assert (inventories.FOLDER / f"{project}.inv").stat().st_size < 60_000
+    assert FOLDER.joinpath(f"{project}.inv").stat().st_size < 60_000
 
 
-def test_writing_and_reading_gives_the_names_back():
-    names = {"a.b": ("py:function", "x.html#a.b"), "a": ("py:module", "x.html")}
-    data = inventories.write("A", "1", names)
-    assert inventories.read(data) == names
-    assert inventories.write("A", "1", names) == data
-
-
-def test_the_first_place_of_a_name_stays():
-    names = [("a", "py:class", "public.html"), ("a", "py:class", "private.html")]
-    assert inventories.named(names) == {"a": ("py:class", "public.html")}
-
-
-def test_published_places_win_and_the_rest_leads_to_the_page_of_the_module():
-    local = {
-        "a": ("py:module", "a.html"),
-        "a.known": ("py:function", "guess.html#a.known"),
-        "a.hidden": ("py:function", "guess.html#a.hidden"),
+def test_the_names_of_the_book_lead_to_their_places(tmp_path):
+    mapping = {name: (ADDRESS.format(name), f"{FOLDER}/{name}.inv") for name in PLACES}
+    settings = {
+        "extensions": ["myst_nb", "sphinx.ext.intersphinx"],
+        "intersphinx_mapping": mapping,
+        "nitpicky": True,
     }
-    remote = {
-        "a": ("py:module", "a.html#module-a"),
-        "a.known": ("py:function", "api.html#a.known"),
-        "a.deep.thing": ("py:function", "api.html#a.deep.thing"),
+    names = (f"{{py:obj}}`{name}`" for names in PLACES.values() for name in names)
+    site = Site(tmp_path, {"index.md": "# Names\n\n" + "\n".join(names)}, **settings)
+    assert not site.warnings
+    found = re.findall(r'href="(https://[^"]*)"', site("index.html"))
+    expected = [
+        f"{ADDRESS.format(project)}/{place}"
+        for project, names in PLACES.items()
+        for place in names.values()
+    ]
+    assert [link for link in found if ".example/" in link] == expected
+
+
+def inventory(file, **places):
+    """Write an inventory of functions; return its file."""
+    made = sphobjinv.Inventory()
+    made.project, made.version = "A", "1"
+    made.objects = [
+        sphobjinv.DataObjStr(
+            name=name.replace("_", "."),
+            domain="py",
+            role="function",
+            priority="1",
+            uri=place,
+            dispname="-",
+        )
+        for name, place in places.items()
+    ]
+    file.parent.mkdir(exist_ok=True)
+    sphobjinv.writebytes(file, sphobjinv.compress(made.data_file(contract=True)))
+    return file
+
+
+def test_published_places_win_and_what_is_not_published_stays(tmp_path):
+    file = inventory(
+        tmp_path / "a.inv", a="a.html", a_known="a.html", a_hidden="a.html"
+    )
+    published = inventory(
+        tmp_path / "site/objects.inv",
+        a="a.html#module-a",
+        a_known="api.html#a.known",
+        a_new="api.html#a.new",
+        a_deep_thing="api.html#a.deep.thing",
+    )
+    inventories.refresh(file, published.parent.as_uri())
+    found = {
+        entry.name: entry.uri_expanded for entry in sphobjinv.Inventory(file).objects
     }
-    assert inventories.merged(local, remote) == {
-        "a": ("py:module", "a.html#module-a"),
-        "a.known": ("py:function", "api.html#a.known"),
-        "a.hidden": ("py:function", "a.html"),
+    assert found == {
+        "a": "a.html#module-a",
+        "a.hidden": "a.html",
+        "a.known": "api.html#a.known",
+        "a.new": "api.html#a.new",
     }
 
 
-def test_without_a_network_nothing_is_published(monkeypatch, capsys):
-    def refuse(*_, **__):
-        raise inventories.urllib.error.URLError("no network")
+def test_to_refresh_again_gives_the_same_bytes(tmp_path):
+    file = inventory(tmp_path / "a.inv", a_b="a.html", a="a.html")
+    published = inventory(tmp_path / "site/objects.inv", a_b="b.html", a_a="a.html")
+    inventories.refresh(file, published.parent.as_uri())
+    first = file.read_bytes()
+    inventories.refresh(file, published.parent.as_uri())
+    assert file.read_bytes() == first
 
-    monkeypatch.setattr(inventories.urllib.request, "urlopen", refuse)
-    assert inventories.published("https://docs.example") is None
-    assert "made from the installed package" in capsys.readouterr().out
+
+def test_without_a_network_an_inventory_stays_as_it_is(tmp_path):
+    file = inventory(tmp_path / "a.inv", a="a.html")
+    before = file.read_bytes()
+    with pytest.raises(URLError):
+        inventories.refresh(file, (tmp_path / "nowhere").as_uri())
+    assert file.read_bytes() == before
