@@ -34,7 +34,6 @@ def refresh(file, address):
 
 
 if __name__ == "__main__":
-    for address, file in runpy.run_path(DOCS / "conf.py")[
-        "intersphinx_mapping"
-    ].values():
+    settings = runpy.run_path(DOCS / "conf.py")
+    for address, file in settings["intersphinx_mapping"].values():
         refresh(DOCS / file, address)
