@@ -8,7 +8,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]
 
-from book import execution  # noqa: E402  (lies in _ext)
+from book import execution, facts  # noqa: E402  (lies in _ext)
 from jupyter_client import KernelManager  # noqa: E402
 
 # The one place for the published address: with it, pages offer Colab and Binder.
@@ -65,6 +65,7 @@ intersphinx_mapping = {  # kept here, so that no build asks for them
 }
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
+myst_substitutions = facts.substitutions()  # such as {{jax}}
 myst_heading_anchors = 3
 
 execution_environment = execution.environment(KERNEL.keys() - {"IPYTHONDIR"})
@@ -83,8 +84,7 @@ codeautolink_concat_default = True
 copybutton_exclude = ".linenos, .gp, .go"
 
 html_theme = "sphinx_book_theme"
-html_logo = "_static/logo.svg"
-html_favicon = "_static/favicon.svg"
+html_logo = html_favicon = "_static/logo.svg"
 html_math_renderer = "svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -15,6 +15,7 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from book import guards
+from book.facts import filled_in
 from book.page import Block, code_cell, parts
 from book.plain import plain
 
@@ -96,7 +97,7 @@ def included(block, folder) -> str:
 
 
 def markdown(text, folder) -> str:
-    """Return a text in MyST with the code that it includes in place.
+    """Return a text in MyST with the facts and the code that it names in place.
 
     Args:
         text: the source of a page, or of a part.
@@ -106,7 +107,7 @@ def markdown(text, folder) -> str:
         ValueError: for a function that the included file does not have.
     """
     return "\n".join(
-        filled(part, folder) if isinstance(part, Block) else part
+        filled(part, folder) if isinstance(part, Block) else filled_in(part)
         for part in parts(text)
     )
 
@@ -115,7 +116,7 @@ def filled(block, folder) -> str:
     """Return a block as it stands, with the code that it includes in place."""
     if block.name == "literalinclude":
         return included(block, folder)
-    if block.name is None or not block.content:
+    if block.name in (None, "code-cell") or not block.content:
         return block.source
     inner = textwrap.indent(block.content, block.indent)
     return block.source.replace(
