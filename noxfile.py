@@ -161,7 +161,7 @@ def expect(session):
 
 @nox.session(default=False, python=False)
 def falsify(session):
-    """Change each number and word that guards expect, and see that they fail."""
+    """Change what guards claim, and see them fail; `-- --all` runs every changed check."""
     run = book(session)
     run("python", "tools/falsify.py", *session.posargs)
 

@@ -18,7 +18,6 @@ ANSWERS = [
     for page, name in EXERCISES
     for number in range(len(notebooks.wrong_answers(name)))
 ]
-PLAYED = notebooks.played()
 
 
 def label(value):
@@ -32,8 +31,7 @@ def tagged(page, tag, name):
 
 def outcome(page):
     """Return what became of a page when it was played last."""
-    found = PLAYED.get(page.name, {})
-    if found.get("key") != notebooks.key_of(page):
+    if (found := notebooks.outcome(page)) is None:
         words = f"{page.name} was not played: nox -s notebooks -- {page.name}"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(words)
     return found

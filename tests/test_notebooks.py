@@ -132,6 +132,31 @@ def test_other_words_than_the_site_shows_are_a_failure(better, capsys):
     assert "-two\n+three" in words
 
 
+CHECKS = f"""{HEAD}# Checks
+
+```{{code-cell}}
+:check: the sum is six
+
+total = sum([1, 2, 3])
+assert total == 6
+for n in []:
+    assert n == 7
+```
+"""
+
+
+@pytest.mark.usefixtures("book")
+def test_a_changed_check_that_does_not_fail_is_named(capsys):
+    (notebooks.DOCS / "checks.md").write_text(CHECKS)
+    assert notebooks.main(["checks"], percent=100) == 1
+    (page,) = notebooks.pages(["checks"])
+    kept = notebooks.outcome(page)
+    assert kept["changes"] == 4
+    believed = ["13 check: assert n != 7", "13 check: assert n == 8"]
+    assert sorted(kept["believed"]) == believed
+    assert "FAILED checks, line 13 check: assert n != 7" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("book")
 def test_named_pages_run_alone(capsys):
     assert notebooks.main(["good"]) == 0

@@ -1,7 +1,9 @@
-"""What a page's kernel is given, to try answers to an exercise: see notebooks.py."""
+"""What a page's kernel is given, to try answers and checks: see notebooks.py."""
 
 import ast
+import contextlib
 import importlib
+import io
 import json
 import linecache
 import re
@@ -17,13 +19,36 @@ def attempts(sources, names) -> str:
 
 def attempt(source, names) -> dict:
     """Run a cell, and put the mesh back; return what its judge said, or the error."""
-    mesh = jax.sharding.get_mesh()
     try:
-        verdict = execute(source, names)
-        shown = verdict._repr_html_() and str(verdict)
+        with same_mesh():
+            verdict = execute(source, names)
+            shown = verdict._repr_html_() and str(verdict)
         return {"passed": bool(verdict.passed), "text": shown}
     except Exception:
         return {"error": traceback.format_exc(limit=-3)}
+
+
+def failures(sources, names) -> str:
+    """Run each of these checks on a copy of the names; return the errors they raise."""
+    return json.dumps([failure(source, dict(names)) for source in sources])
+
+
+def failure(source, names) -> str:
+    """Run a cell, and put the mesh back; return its error in words, or nothing."""
+    try:
+        with same_mesh(), contextlib.redirect_stdout(io.StringIO()):
+            execute(source, names)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return ""
+
+
+@contextlib.contextmanager
+def same_mesh():
+    """Put the mesh back that was there before."""
+    mesh = jax.sharding.get_mesh()
+    try:
+        yield
     finally:
         if jax.sharding.get_mesh() != mesh:
             jax.set_mesh(mesh)

@@ -1,16 +1,19 @@
-"""Play all pages as a reader does: `tools/notebooks.py [PAGE ...]`.
+"""Play all pages as a reader does: `tools/notebooks.py [--changes=5] [PAGE ...]`.
 
 Each page's notebook is executed in an empty folder, in an environment that has only
 what the page says it needs (and the kernel), at the versions of requirements.lock, and
 without the book's environment variables. At each exercise its stub and the answers of
-`tests/wrong_answers` are tried, on a copy of the names that the page has so far. What
-the cells show is compared with what the site shows, where there is one. Two run at a
-time; all failures are named, and `docs/_build/played.json` keeps what became of each
-page, for the tests to read.
+`tests/wrong_answers` are tried, on a copy of the names that the page has so far. So is
+at each check some percent of its changes (see changes.py), others on each day: all must
+fail. What the cells show is compared with what the site shows, where there is one. Two
+run at a time; all failures are named, and `docs/_build/played.json` keeps what became
+of each page, for the tests to read.
 """
 
+import argparse
 import ast
 import asyncio
+import datetime
 import hashlib
 import json
 import os
@@ -36,18 +39,20 @@ SITE = DOCS / "_build/html"
 WRONG = ROOT / "tests/wrong_answers"
 PLAYED = DOCS / "_build/played.json"
 TRY = Path(__file__).with_name("attempt.py")  # what the kernel is given to try answers
+PERCENT = 5  # of the changes of checks, in each play
 MINE = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")
 PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
 TRYING = """\
 def _try(sources, names, own):
     exec({module!r}, own)
-    print("\\noutcome", own["attempts"](sources, names))
+    print("\\noutcome", own[{how!r}](sources, names))
 _try({sources!r}, globals(), {{}})"""  # leaves no other name behind
 OUTCOME = re.compile(r"^outcome (.*)$", re.M)
 KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns otherwise
 
 sys.path.insert(0, str(DOCS / "_ext"))
 
+import changes  # noqa: E402
 import kept  # noqa: E402
 from book import export, guards  # noqa: E402  (lies in docs/_ext)
 from book.page import Page  # noqa: E402
@@ -95,7 +100,7 @@ def environment(needs) -> str:
     return name
 
 
-# ------------------------------------------------------------------- the exercises
+# ------------------------------------------------------- the exercises and the checks
 
 
 def wrong_answers(name) -> list[dict]:
@@ -110,39 +115,55 @@ def replaced(stub, answer) -> str:
     return "\n".join([answer, *stub.splitlines()[last.lineno - 1 :]])
 
 
-def tries(page) -> dict[str, list[str]]:
-    """Return for each exercise of a page the stub, and it with each wrong answer."""
+def answers(page) -> dict[str, list[str]]:
+    """Return for each stub its exercise, and it with no and with each wrong answer."""
     found = {}
-    for cell in page.code:
+    for number, cell in enumerate(page.cells, 1):
         if "exercise" in cell.tags:
             name = cell.tags[cell.tags.index("exercise") + 1]
-            answers = [wrong["answer"] for wrong in wrong_answers(name)]
-            wrong = [replaced(cell.source, answer) for answer in answers]
-            found[name] = [cell.source, *wrong]
+            wrong = (each["answer"] for each in wrong_answers(name))
+            tries = [replaced(cell.source, answer) for answer in wrong]
+            found[f"cell-{number}"] = name, [cell.source, *tries]
     return found
 
 
-def with_tries(notebook, page):
-    """Put before each stub a cell that tries it, and each wrong answer to it."""
-    told, cells = tries(page), []
+def with_tries(notebook, page, lies):
+    """Put before each stub and each check a cell that tries what must fail there."""
+    told, cells = answers(page), []
     for cell in notebook.cells:
-        tags = cell.metadata.get("tags", [])
-        if "exercise" in tags:
-            name = tags[tags.index("exercise") + 1]
-            code = TRYING.format(module=TRY.read_text(), sources=told[name])
-            cells.append(new_code_cell(code, id=f"try-{name}"))
+        if cell.id in told:
+            name, sources = told[cell.id]
+            cells.append(trial(f"try-{name}", "attempts", sources))
+        if cell.id in lies:
+            sources = [code for _, code in lies[cell.id]]
+            cells.append(trial(f"lie-{cell.id}", "failures", sources))
         cells.append(cell)
     notebook.cells = cells
 
 
-def tried(notebook) -> dict[str, list[dict]]:
-    """Return what became of the stub and the wrong answers, exercise by exercise."""
+def trial(name, how, sources):
+    """Return a cell that runs sources by a function of attempt.py."""
+    code = TRYING.format(module=TRY.read_text(), how=how, sources=sources)
+    return new_code_cell(code, id=name)
+
+
+def tried(notebook, prefix) -> dict[str, list]:
+    """Return what became of what was tried, by the names of the cells that did it."""
     found = {}
     for cell in notebook.cells:
         said = [o.text for o in cell.get("outputs", []) if o.get("name") == "stdout"]
-        if cell.id.startswith("try-") and (last := OUTCOME.findall("".join(said))):
-            found[cell.id.removeprefix("try-")] = json.loads(last[-1])
+        if cell.id.startswith(prefix) and (last := OUTCOME.findall("".join(said))):
+            found[cell.id.removeprefix(prefix)] = json.loads(last[-1])
     return found
+
+
+def believed(page, notebook, lies):
+    """Yield each changed check that did not fail by its assertion, with its line."""
+    lines = {f"cell-{n}": cell.line for n, cell in enumerate(page.cells, 1)}
+    for name, errors in tried(notebook, "lie-").items():
+        for (claim, _), error in zip(lies[name], errors, strict=True):
+            if not error.startswith("AssertionError"):
+                yield f"{lines[name]} check: {claim}  {error}".rstrip()
 
 
 def misjudged(name, found) -> list[str]:
@@ -227,24 +248,28 @@ async def execute(notebook, kernel) -> str:
     return ""
 
 
-async def play(page, kernel) -> dict:
-    """Play a page; return its faults, its exercises, and its seconds."""
+async def play(page, kernel, lies) -> dict:
+    """Play a page; return its faults, exercises, changed checks, and seconds."""
     start = time.monotonic()
+    count = sum(len(each) for each in lies.values())
+    outcome = {"exercises": {}, "changes": count, "believed": []}
     try:
         text = export.notebook_text(page, MODULES)
     except ValueError as error:
         words = str(error).removeprefix(f"{page.name}: ")
-        return {"faults": [words], "exercises": {}, "seconds": 0.0}
+        return outcome | {"faults": [words], "seconds": 0.0}
     notebook = nbformat.reads(text, as_version=4)
-    with_tries(notebook, page)
+    with_tries(notebook, page, lies)
     fault = await execute(notebook, kernel)
-    exercises = tried(notebook)
+    outcome["exercises"] = tried(notebook, "try-")
     faults = [fault] if fault else [*broken(page, notebook)]
     faults += [] if faults else differences(page, notebook)
-    for name, found in exercises.items():
+    for name, found in outcome["exercises"].items():
         faults += misjudged(name, found)
+    outcome["believed"] = [*believed(page, notebook, lies)]
+    faults += [f"line {lie}" for lie in outcome["believed"]]
     seconds = round(time.monotonic() - start, 1)
-    return {"faults": faults, "exercises": exercises, "seconds": seconds}
+    return outcome | {"faults": faults, "seconds": seconds}
 
 
 def key_of(page) -> str:
@@ -256,20 +281,22 @@ def key_of(page) -> str:
     return hashlib.sha256(b"".join([page.text.encode(), *texts])).hexdigest()[:16]
 
 
-async def run(page, kernel, places) -> dict:
+async def run(page, kernel, places, percent) -> dict:
     """Play a page when there is a place; say how it went."""
+    day = datetime.datetime.now(datetime.UTC).date()
+    lies = changes.sample(page, percent, f"{day} {page.name}")
     async with places:
-        outcome = await play(page, kernel)
+        outcome = await play(page, kernel, lies)
     word = "FAIL" if outcome["faults"] else "ok"
     print(f"{word:4} {outcome['seconds']:5.1f} s  {page.name}", flush=True)
     return outcome | {"key": key_of(page)}
 
 
-async def run_all(found) -> dict[str, dict]:
+async def run_all(found, percent) -> dict[str, dict]:
     """Play pages, two at a time; return what became of each."""
     places = asyncio.Semaphore(2)
     kernels = {" ".join(page.needs): environment(page.needs) for page in found}
-    jobs = (run(page, kernels[" ".join(page.needs)], places) for page in found)
+    jobs = [run(page, kernels[" ".join(page.needs)], places, percent) for page in found]
     outcomes = await asyncio.gather(*jobs)
     return {page.name: each for page, each in zip(found, outcomes, strict=True)}
 
@@ -279,12 +306,18 @@ def played() -> dict[str, dict]:
     return json.loads(PLAYED.read_text()) if PLAYED.exists() else {}
 
 
-def main(names) -> int:
+def outcome(page) -> dict | None:
+    """Return what became of a page when it was played last, if that was this page."""
+    found = played().get(page.name, {})
+    return found if found.get("key") == key_of(page) else None
+
+
+def main(names, percent=PERCENT) -> int:
     """Play the named pages, or all; return 1 if one fails."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     os.environ["JUPYTER_PATH"] = str(FOLDER / "jupyter")
     found = pages(names)
-    outcomes = asyncio.run(run_all(found))
+    outcomes = asyncio.run(run_all(found, percent))
     PLAYED.write_text(json.dumps(played() | outcomes, indent=1, sort_keys=True))
     for name, outcome in outcomes.items():
         for fault in outcome["faults"]:
@@ -295,4 +328,8 @@ def main(names) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--changes", type=float, default=PERCENT, help="in percent")
+    parser.add_argument("pages", nargs="*")
+    given = parser.parse_args()
+    sys.exit(main(given.pages, given.changes))

@@ -133,14 +133,34 @@ def check(cell, words, outputs):
 
 def proves(code) -> bool:
     """Tell whether code asserts something that could be false."""
-    for node in ast.walk(ast.parse(re.sub(r"\A%%.*", "", code))):
+    return any(claims(parsed(code)[1]))
+
+
+def parsed(code) -> tuple[str, ast.Module]:
+    """Return the line of magic that a cell may begin with, and the code below it."""
+    magic, end, rest = code.partition("\n") if code.startswith("%%") else ("", "", code)
+    return magic + end, ast.parse(rest)
+
+
+def claims(tree):
+    """Yield each assertion that could be false: a statement, or a call."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
-            return True
+            yield node
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func).rpartition(".")[2]
+            name = called(node)
             if name == "require" or name.startswith("assert_"):
-                return True
-    return False
+                yield node
+
+
+def called(call) -> str:
+    """Return the last name of what is called."""
+    return named(call.func)
+
+
+def named(node) -> str:
+    """Return the last of the names of a node, such as `float32`."""
+    return ast.unparse(node).rpartition(".")[2]
 
 
 RULES = {"expect": expect, "raises": raises, "check": check, "fold": lambda *_: ()}
