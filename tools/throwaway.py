@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-GUARD = sys.executable, "-I", str(Path(__file__).with_name("guard.py"))
+REAPER = sys.executable, "-I", str(Path(__file__).with_name("reaper.py"))
 PROGRAMS = {
     "slurmctld": "slurm-wlm",
     "slurmd": "slurm-wlm",
@@ -92,7 +92,7 @@ def free_ports(count: int) -> list[int]:
 
 def guarded(*command: str | Path, folder="-", **options) -> subprocess.Popen:
     """Start a command that ends with us; its descendants end with it."""
-    line = [*GUARD, str(folder), *map(str, command)]
+    line = [*REAPER, str(folder), *map(str, command)]
     return subprocess.Popen(line, stdin=subprocess.PIPE, **options)
 
 

@@ -1,10 +1,10 @@
-"""Run a command, and let nothing of it outlive who started it.
+"""Run a command, and kill all that it started when it ends or its starter is gone.
 
-    python -I guard.py FOLDER command ...
+    python -I reaper.py FOLDER command ...
 
-When the command ends, or the standard input, all that it started is killed, daemons as
-well, and FOLDER is removed unless it is "-". Standard input is a lifeline: its other
-end is closed when whoever started us is gone, however that came.
+When the command ends, or the standard input, all processes that it started are killed,
+daemons as well, and FOLDER is removed unless it is "-". The standard input is a pipe
+from the process that started this one: it ends with that process, however it ended.
 """
 
 import ctypes
@@ -16,18 +16,18 @@ import sys
 import threading
 from pathlib import Path
 
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans become our children
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
 REQUESTS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 def children() -> list[int]:
-    """Return our children, among them those whose own parent is gone."""
+    """Return the children of this process, and orphans that became its children."""
     tasks = Path("/proc/self/task").glob("*/children")
     return [int(pid) for task in tasks for pid in task.read_text().split()]
 
 
 def sweep():
-    """Kill our children, then theirs, who become ours, until there are none."""
+    """Kill all children, then theirs, which become children of this one in turn."""
     while pids := children():
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -35,14 +35,14 @@ def sweep():
 
 
 def hold(lifeline: int, pid: int):
-    """Kill process `pid` when the lifeline ends."""
+    """Kill process `pid` when the pipe `lifeline` ends."""
     while os.read(lifeline, 1):
         pass
     os.kill(pid, signal.SIGKILL)
 
 
 def reap(pid: int) -> int:
-    """Bury all orphans until process `pid` has ended; return its exit code."""
+    """Wait for all children until process `pid` has ended; return its exit code."""
     while True:
         ended, status = os.waitpid(-1, 0)
         if ended == pid:
@@ -50,7 +50,7 @@ def reap(pid: int) -> int:
 
 
 def main(folder: str, *command: str) -> int:
-    """Do it, and return the exit code of the command."""
+    """Run the command, kill what it left, and return its exit code."""
     ctypes.CDLL(None).prctl(SUBREAPER, 1)
     for number in REQUESTS:
         signal.signal(number, lambda *_: None)  # the lifeline decides; not inherited
