@@ -443,7 +443,7 @@ def test_every_device_has_a_share_in_every_step():
         (np.ones((8, 16)), r"a \(8, 16\) is no square matrix: pass \[N, N\]"),
         (np.ones(8), r"a \(8,\) is no square matrix"),
         (np.ones((0, 0)), r"a \(0, 0\) is empty: pass \[N, N\] with N of 1"),
-        ([[1.0]], "a is a list: pass an array of NumPy or JAX"),
+        ([[1.0]], "a is a list: pass an array of numbers"),
         (np.full((8, 8), None), "a is of object: pass an array of numbers"),
         (np.ones((8, 8), int), "int64 has no factor here: pass one of"),
         (np.ones((8, 8), jnp.bfloat16), "bfloat16 has no factor here"),

@@ -6,6 +6,7 @@ import shutil
 import sys
 import tokenize
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,16 @@ def test_it_does_not_grow(module):
     count, limit = lines_of_code(module.read_text()), limits[module.stem]
     assert count <= limit
     assert count > limit - 10, f"write {count} into lines_of_code.toml"
+
+
+def test_a_repeated_function_has_at_most_five_lines_of_code():
+    """A longer one is a concept: give it a module, or pass it as an argument."""
+    texts = [module.read_text() for module in MODULES]
+    functions = [
+        (node.name, lines_of_code(ast.get_source_segment(text, node)))
+        for text in texts
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and node.name != "main"
+    ]
+    count = Counter(name for name, _ in functions)
+    assert not {name for name, lines in functions if count[name] > 1 and lines > 5}

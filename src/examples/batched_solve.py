@@ -26,23 +26,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType
 
 Axes = str | tuple[str, ...]
 
 
-def parts(axis: Axes) -> int:
-    """Return into how many parts `axis` cuts a batch on the mesh in context.
+def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
+    """Return the mesh in context, or raise ValueError if it lacks one of these axes."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if missing := [name for name in names if name not in mesh.shape]:
+        raise ValueError(f"no mesh axis {missing} in context: use `jax.set_mesh(mesh)`")
+    return mesh
 
-    Raises ValueError if the mesh has no such axis.
-    """
-    sizes, names = jax.sharding.get_abstract_mesh().shape, np.atleast_1d(axis).tolist()
-    if missing := [name for name in names if name not in sizes]:
-        raise ValueError(
-            f"no mesh axis {missing} in context: call it inside "
-            "`with jax.set_mesh(mesh)`, and name the axis that splits the batch"
-        )
-    return math.prod(sizes[name] for name in names)
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    mesh = mesh_with(*names)
+    # XLA may abort between the two
+    if {*mesh.auto_axes} & {*names} and {*mesh.explicit_axes} & {*names}:
+        raise ValueError(f"axes {names} of two types: make all Auto or all Explicit")
+    return [mesh.shape[name] for name in names]
+
+
+def parts(axis: Axes) -> int:
+    """Return into how many parts `axis` cuts a batch on the mesh in context."""
+    return math.prod(mesh_sizes(*np.atleast_1d(axis).tolist()))
 
 
 def place(x: Array, spec: jax.P) -> Array:
@@ -51,13 +58,9 @@ def place(x: Array, spec: jax.P) -> Array:
     Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
-    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
-        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
-    if AxisType.Auto in (named or kinds.values()):
-        x = lax.with_sharding_constraint(x, spec)
-    return x
+    auto = {*jax.tree.leaves(tuple(spec))} <= {*mesh.auto_axes}
+    x = jax.reshard(x, jax.P() if auto else spec) if mesh.explicit_axes else x
+    return lax.with_sharding_constraint(x, spec) if auto else x
 
 
 def check_batch(arrays: list[Array], axis: Axes):

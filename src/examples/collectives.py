@@ -25,6 +25,7 @@ Copy this file alone: it needs JAX only. Call the functions inside `jax.shard_ma
 along it, as its type says, and each device rounds a sum to the type of its block.
 """
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral
@@ -82,11 +83,9 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
 
 def in_reach(axis_name: str | tuple[str, ...]) -> bool:
     """Say whether this is a mesh axis along which this program may send."""
-    try:
-        lax.axis_size(axis_name)
-    except NameError:
-        return False
-    return True
+    with contextlib.suppress(NameError):
+        return lax.axis_size(axis_name) > 0
+    return False
 
 
 def ring(axis_name: str | tuple[str, ...]) -> tuple[int, Array]:

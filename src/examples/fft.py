@@ -34,25 +34,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType
 
 NORMS = None, "backward", "ortho", "forward"
 
 
-def mesh_sizes(*names: str) -> list[int]:
-    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
+    """Return the mesh in context, or raise ValueError if it lacks one of these axes."""
     mesh = jax.sharding.get_abstract_mesh()
     if missing := [name for name in names if name not in mesh.shape]:
-        raise ValueError(
-            f"no mesh axis {missing} in context: call it inside "
-            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
-        )
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
-        raise ValueError(
-            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
-            "axis_types either Auto for all of them or Explicit for all"
-        )
+        raise ValueError(f"no mesh axis {missing} in context: use `jax.set_mesh(mesh)`")
+    return mesh
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    mesh = mesh_with(*names)
+    # XLA may abort between the two
+    if {*mesh.auto_axes} & {*names} and {*mesh.explicit_axes} & {*names}:
+        raise ValueError(f"axes {names} of two types: make all Auto or all Explicit")
     return [mesh.shape[name] for name in names]
 
 
@@ -82,13 +81,12 @@ def check_cut(name: str, size: int, count: int):
         )
 
 
-def check_array(name: str, array: Array):
+def check_array(name: str, a: Array):
     """Raise ValueError unless this argument is an array of numbers."""
-    if not hasattr(array, "dtype"):
-        kind = type(array).__name__
-        raise ValueError(f"{name} is a {kind}: pass an array of NumPy or JAX")
-    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
-        raise ValueError(f"{name} is of {array.dtype}: pass an array of numbers")
+    kind = f"of {a.dtype}" if hasattr(a, "dtype") else f"a {type(a).__name__}"
+    dtype = getattr(a, "dtype", object)
+    if not (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool):
+        raise ValueError(f"{name} is {kind}: pass an array of numbers")
 
 
 def check_axes(a: Array, norm: str | None, **counts: int):
@@ -111,13 +109,9 @@ def place(x: Array, spec: jax.P) -> Array:
     Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
-    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
-        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
-    if AxisType.Auto in (named or kinds.values()):
-        x = lax.with_sharding_constraint(x, spec)
-    return x
+    auto = {*jax.tree.leaves(tuple(spec))} <= {*mesh.auto_axes}
+    x = jax.reshard(x, jax.P() if auto else spec) if mesh.explicit_axes else x
+    return lax.with_sharding_constraint(x, spec) if auto else x
 
 
 @jax.jit(static_argnames=("transform", "before", "after", "options"))

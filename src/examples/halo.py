@@ -17,12 +17,12 @@ A halo of width w lasts for w steps: 1 / w of the messages, more cells to comput
 Copy this file alone: it needs JAX only.
 """
 
+import contextlib
 from numbers import Integral
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.sharding import AxisType
 
 BLOCKS = jax.P("x", "y")
 
@@ -51,11 +51,9 @@ def check_width(n: int, width: int):
 
 def in_reach(axis_name: str | tuple[str, ...]) -> bool:
     """Say whether this is a mesh axis along which this program may send."""
-    try:
-        lax.axis_size(axis_name)
-    except NameError:
-        return False
-    return True
+    with contextlib.suppress(NameError):
+        return lax.axis_size(axis_name) > 0
+    return False
 
 
 def check_axis(axis_name: str):
@@ -148,20 +146,20 @@ def relax(padded: Array, rate: float, steps: int = 1) -> Array:
     return padded
 
 
-def mesh_sizes(*names: str) -> list[int]:
-    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
+    """Return the mesh in context, or raise ValueError if it lacks one of these axes."""
     mesh = jax.sharding.get_abstract_mesh()
     if missing := [name for name in names if name not in mesh.shape]:
-        raise ValueError(
-            f"no mesh axis {missing} in context: call it inside "
-            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
-        )
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
-        raise ValueError(
-            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
-            "axis_types either Auto for all of them or Explicit for all"
-        )
+        raise ValueError(f"no mesh axis {missing} in context: use `jax.set_mesh(mesh)`")
+    return mesh
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    mesh = mesh_with(*names)
+    # XLA may abort between the two
+    if {*mesh.auto_axes} & {*names} and {*mesh.explicit_axes} & {*names}:
+        raise ValueError(f"axes {names} of two types: make all Auto or all Explicit")
     return [mesh.shape[name] for name in names]
 
 
@@ -179,13 +177,9 @@ def place(x: Array, spec: jax.P) -> Array:
     Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
-    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
-        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
-    if AxisType.Auto in (named or kinds.values()):
-        x = lax.with_sharding_constraint(x, spec)
-    return x
+    auto = {*jax.tree.leaves(tuple(spec))} <= {*mesh.auto_axes}
+    x = jax.reshard(x, jax.P() if auto else spec) if mesh.explicit_axes else x
+    return lax.with_sharding_constraint(x, spec) if auto else x
 
 
 def check_grid(grid: Array, steps: int, width: int):

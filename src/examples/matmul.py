@@ -34,7 +34,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType
 
 BLOCKS = jax.P("x", "y")
 
@@ -64,20 +63,20 @@ def product(a: Array, b: Array) -> Array:
     return jnp.dot(a, b, preferred_element_type=wide(a, b))
 
 
-def mesh_sizes(*names: str) -> list[int]:
-    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
+    """Return the mesh in context, or raise ValueError if it lacks one of these axes."""
     mesh = jax.sharding.get_abstract_mesh()
     if missing := [name for name in names if name not in mesh.shape]:
-        raise ValueError(
-            f"no mesh axis {missing} in context: call it inside "
-            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
-        )
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
-        raise ValueError(
-            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
-            "axis_types either Auto for all of them or Explicit for all"
-        )
+        raise ValueError(f"no mesh axis {missing} in context: use `jax.set_mesh(mesh)`")
+    return mesh
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    mesh = mesh_with(*names)
+    # XLA may abort between the two
+    if {*mesh.auto_axes} & {*names} and {*mesh.explicit_axes} & {*names}:
+        raise ValueError(f"axes {names} of two types: make all Auto or all Explicit")
     return [mesh.shape[name] for name in names]
 
 
@@ -87,13 +86,9 @@ def place(x: Array, spec: jax.P) -> Array:
     Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
-    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
-        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
-    if AxisType.Auto in (named or kinds.values()):
-        x = lax.with_sharding_constraint(x, spec)
-    return x
+    auto = {*jax.tree.leaves(tuple(spec))} <= {*mesh.auto_axes}
+    x = jax.reshard(x, jax.P() if auto else spec) if mesh.explicit_axes else x
+    return lax.with_sharding_constraint(x, spec) if auto else x
 
 
 def promotes(dtype: jnp.dtype) -> bool:
@@ -102,31 +97,42 @@ def promotes(dtype: jnp.dtype) -> bool:
     return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
 
 
-def check_matrices(a: Array, b: Array):
-    """Raise ValueError unless a [M, K] and b [K, N] have a product."""
-    for name, x in (("a", a), ("b", b)):
+def check_arrays(**arrays: Array):
+    """Raise ValueError unless all arguments are arrays."""
+    for name, x in arrays.items():
         if not isinstance(x, Array):
             raise ValueError(f"{name} is a {type(x).__name__}: pass an array")
+
+
+def check_matrices(a: Array, b: Array):
+    """Raise ValueError unless a [M, K] and b [K, N] have a product."""
+    check_arrays(a=a, b=b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+
+
+def check_numbers(a: Array, b: Array):
+    """Raise ValueError unless there are numbers, of types that have a common one."""
     if not a.size * b.size:
         raise ValueError(f"{a.shape} x {b.shape}: there is nothing to multiply")
     if a.dtype != b.dtype and not (promotes(a.dtype) and promotes(b.dtype)):
+        raise ValueError(f"{a.dtype}, {b.dtype} have no common type: convert one")
+
+
+def check_divisible(name: str, size: int, count: int):
+    """Raise ValueError unless an axis can be cut into so many equal parts."""
+    if more := -size % count:
         raise ValueError(
-            f"{a.dtype} and {b.dtype} have no common type: convert one of them"
+            f"{name} = {size} cannot be cut into {count} parts: pad it to {size + more}"
         )
 
 
-def check_product(a: Array, b: Array, rows: int, inner: int, columns: int):
-    """Raise ValueError unless a [M, K] and b [K, N] can be cut into so many parts."""
+def check_product(a: Array, b: Array, *counts: int):
+    """Raise ValueError unless M, K and N of a [M, K] and b [K, N] can be cut so."""
     check_matrices(a, b)
-    sizes, parts = (*a.shape, b.shape[1]), (rows, inner, columns)
-    for name, size, count in zip("MKN", sizes, parts, strict=True):
-        if size % count:
-            more = -(-size // count) * count
-            raise ValueError(
-                f"{name} = {size} cannot be cut into {count} parts: pad it to {more}"
-            )
+    check_numbers(a, b)
+    for name, size, count in zip("MKN", (*a.shape, b.shape[1]), counts, strict=True):
+        check_divisible(name, size, count)
 
 
 def check_panels(panels: int):

@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType
 
 
 def place(x: Array, spec: jax.P) -> Array:
@@ -31,13 +30,9 @@ def place(x: Array, spec: jax.P) -> Array:
     Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
-    if AxisType.Explicit in kinds.values():  # an Explicit axis stays in the type
-        x = jax.reshard(x, jax.P() if AxisType.Auto in named else spec)
-    if AxisType.Auto in (named or kinds.values()):
-        x = lax.with_sharding_constraint(x, spec)
-    return x
+    auto = {*jax.tree.leaves(tuple(spec))} <= {*mesh.auto_axes}
+    x = jax.reshard(x, jax.P() if auto else spec) if mesh.explicit_axes else x
+    return lax.with_sharding_constraint(x, spec) if auto else x
 
 
 def blocks(spec: jax.P, rank: int) -> tuple[int, ...]:

@@ -27,7 +27,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType
 
 
 def schedule(stages: int, microbatches: int) -> np.ndarray:
@@ -98,37 +97,32 @@ def check_stage(stage: Callable, params, piece):
         )
 
 
-def mesh_sizes(*names: str) -> list[int]:
-    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
+    """Return the mesh in context, or raise ValueError if it lacks one of these axes."""
     mesh = jax.sharding.get_abstract_mesh()
     if missing := [name for name in names if name not in mesh.shape]:
-        raise ValueError(
-            f"no mesh axis {missing} in context: call it inside "
-            f"`with jax.set_mesh(mesh)`, for a mesh with the axes {names}"
-        )
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
-        raise ValueError(
-            f"the mesh axes {names} are of two types: pass to `jax.make_mesh` as "
-            "axis_types either Auto for all of them or Explicit for all"
-        )
+        raise ValueError(f"no mesh axis {missing} in context: use `jax.set_mesh(mesh)`")
+    return mesh
+
+
+def mesh_sizes(*names: str) -> list[int]:
+    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    mesh = mesh_with(*names)
+    # XLA may abort between the two
+    if {*mesh.auto_axes} & {*names} and {*mesh.explicit_axes} & {*names}:
+        raise ValueError(f"axes {names} of two types: make all Auto or all Explicit")
     return [mesh.shape[name] for name in names]
 
 
 def lay_along(x: Array, axis: int, *names: str) -> Array:
     """Lay an axis of `x` along mesh axes, if they are Explicit; leave others alone.
 
-    Auto axes are left to `jax.shard_map`. Raises ValueError for axes of two types.
+    Auto axes are left to `jax.shard_map`. The axes are all Auto or all Explicit.
     """
-    mesh, spec = jax.sharding.get_abstract_mesh(), [*jax.typeof(x).sharding.spec]
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    if len({kinds[name] for name in names}) > 1:  # XLA may abort between the two
-        raise ValueError(f"the mesh axes {names} are of two types: take one for all")
-    wanted = names if len(names) > 1 else names[0]
-    if kinds[names[0]] != AxisType.Explicit or spec[axis] == wanted:
-        return x
-    spec = [None if {*names} & {*np.atleast_1d(part)} else part for part in spec]
-    return jax.reshard(x, jax.P(*spec[:axis], wanted, *spec[axis + 1 :]))
+    mesh, before = jax.sharding.get_abstract_mesh(), jax.typeof(x).sharding.spec
+    spec = [None if {*names} & {*np.atleast_1d(entry)} else entry for entry in before]
+    spec[axis] = names
+    return jax.reshard(x, jax.P(*spec)) if names[0] in mesh.explicit_axes else x
 
 
 def check_pipeline(params, batch, microbatches: int):
