@@ -16,11 +16,9 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "tests", "docs"]
 
-LOCK = "-r", "requirements.lock"
 BUILD = Path("docs/_build")
 STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every page
-LIBTPU = "libtpu==0.0.51"  # the compiler for TPUs
-OLDEST = "0.9.2"  # the oldest JAX on which the modules pass their tests
+FACTS = nox.project.load_toml("pyproject.toml")["tool"]["shardbook"]
 WORKERS = "-n=logical", "--maxprocesses=4", "--dist=worksteal"  # mostly file by file
 BOOK = Path(".nox/book")  # the environment of all sessions that only follow the lock
 
@@ -88,7 +86,7 @@ def lint(session):
 @nox.session(name="tests-oldest", default=False)
 def tests_oldest(session):
     """Test the modules on the oldest JAX; `-- --one-of-each` takes a sample."""
-    jax = f"jax=={OLDEST}", f"jaxlib=={OLDEST}"
+    jax = (f"{name}=={FACTS['oldest-jax']}" for name in ("jax", "jaxlib"))
     formats = "grain", "h5py", "orbax-checkpoint", "tensorstore", "zarr"
     others = "hypothesis", "mpi4py", "optax", "pytest>=9", "pytest-xdist", "rich"
     session.install(*jax, *formats, *others)
@@ -161,7 +159,7 @@ def expect(session):
 
 @nox.session(default=False, python=False)
 def falsify(session):
-    """Change what guards claim, and see them fail; `-- --all` runs every changed check."""
+    """Change what guards claim, and see them fail; `-- --all` runs every change."""
     run = book(session)
     run("python", "tools/falsify.py", *session.posargs)
 
@@ -185,52 +183,57 @@ def cluster(session):
 
 
 @nox.session(default=False, python=False)
+def remeasure(session):
+    """Measure again all that is kept, and say what changed; `-- lu fft` does two."""
+    run = book(session)
+    run("python", "tools/remeasure.py", *session.posargs)
+
+
+@nox.session(default=False, python=False)
+def atlas(session):
+    """Survey all operations again; `-- 0.9.2` does it with that version of JAX."""
+    run = book(session)
+    if session.posargs:
+        jax = (f"--with={name}=={session.posargs[0]}" for name in ("jax", "jaxlib"))
+        alone = "uv", "run", "--quiet", "--isolated", "--no-project", *jax
+        run(*alone, "python", "tools/atlas.py", "docs/reference/data")
+    else:
+        run("python", "tools/remeasure.py", "atlas")
+
+
+@nox.session(default=False, python=False)
 def transcripts(session):
     """Run the jobs again whose outputs the page on launching keeps."""
     run = book(session)
-    data = "docs/processes/data/launching.json"
-    run("python", "tools/transcripts.py", data)
+    run("python", "tools/remeasure.py", "transcripts")
 
 
-@nox.session(default=False)
-def atlas(session):
-    """Survey all operations again; `-- 0.9.2` does it with that version of JAX."""
-    session.install(*LOCK)
-    if session.posargs:
-        versions = (f"{name}=={session.posargs[0]}" for name in ("jax", "jaxlib"))
-        session.install(*versions)
-    session.run("python", "tools/atlas.py", "docs/reference/data")
-
-
-@nox.session(default=False)
+@nox.session(default=False, python=False)
 def pods(session):
     """Compile the algorithms for TPU pods again; `-- solve` does one of them alone."""
-    session.install(*LOCK)
-    session.install(LIBTPU)  # not of the lock: no other session has a use for 200 MB
-    session.run("python", "tools/pods.py", "docs/algorithms/data", *session.posargs)
+    run = book(session)
+    run("python", "tools/remeasure.py", "pods", "--", *session.posargs)
 
 
 @nox.session(default=False, python=False)
 def failures(session):
     """Let processes fail at JAX's own timeouts, seven minutes; `-- killed` runs one."""
     run = book(session)
-    run("python", "tools/failures.py", "docs/processes/data", *session.posargs)
+    run("python", "tools/remeasure.py", "failures", "--", *session.posargs)
 
 
 @nox.session(default=False, python=False)
 def load(session):
     """Load 2 GiB in every way again, in 12 GiB of memory; `-- scatter` does one."""
     run = book(session)
-    table = "benchmarks/bench_load.py", "docs/processes/data"
-    cpu = {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": "src"}
-    run("python", *table, *session.posargs, env=cpu)
+    run("python", "tools/remeasure.py", "load", "--", *session.posargs)
 
 
 @nox.session(default=False, python=False)
 def network(session):
     """Measure messages between two hosts with a slow network, two minutes."""
     run = book(session)
-    run("python", "tools/network.py", "docs/processes/data")
+    run("python", "tools/remeasure.py", "network")
 
 
 @nox.session(default=False, python=False)
@@ -247,6 +250,14 @@ def lock(session):
     run("uv", "lock", "--upgrade")
     export = "uv", "export", "--quiet", "--all-groups", "--no-emit-project"
     run(*export, "--no-annotate", "--no-header", "-o=requirements.lock")
+    run("python", "tools/copies.py")
+
+
+@nox.session(default=False, python=False)
+def copies(session):
+    """Write what pyproject.toml states into the files that cannot read it."""
+    run = book(session)
+    run("python", "tools/copies.py")
 
 
 if __name__ == "__main__":

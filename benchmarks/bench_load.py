@@ -17,10 +17,7 @@ root 3 x 4. Without a number it is 2048 MiB. That needs 12 GiB of memory and 7 o
 Without mpirun, the rows with MPI stay as they were.
 """
 
-import csv
-import datetime
 import importlib
-import importlib.metadata
 import json
 import os
 import shutil
@@ -36,13 +33,13 @@ import numpy as np
 import tensorstore
 import zarr
 from jax.experimental import multihost_utils
+from timing import keep
 
 from examples import load
 
 ROOT = Path(__file__).parents[1]
 PROCESSES, DEVICES, COLUMNS = 4, 2, 16384
 GRID, ROWS = jax.P("x", "y"), jax.P(("x", "y"))
-PACKAGES = "jax", "numpy", "h5py", "zarr", "tensorstore", "mpi4py"
 SMALL = 8  # device_put takes a file that is this many times smaller
 
 
@@ -272,17 +269,9 @@ def main(folder, *words):
     """Run the named ways, or all; write FOLDER/load.csv, where other rows stay."""
     small = words[:1] and words[0].isdigit()
     mib, names = (int(words[0]), words[1:]) if small else (2048, words)
-    target, rows = Path(folder) / "load.csv", {}
-    ways = [*chosen(names)]
-    if target.exists():
-        with target.open(newline="") as file:
-            rows = {row["way"]: row for row in csv.DictReader(file)}
-    where = {
-        "device": f"{PROCESSES} x {DEVICES} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-    } | {name: importlib.metadata.version(name) for name in PACKAGES}
-    print(*where.values(), f"load before {os.getloadavg()[0]:.1f}", sep=", ")
+    target, ways = Path(folder) / "load.csv", [*chosen(names)]
+    device = f"{PROCESSES} x {DEVICES} x {jax.devices()[0].device_kind}"
+    print(device, f"load before {os.getloadavg()[0]:.1f}", sep=", ")
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch), mib * 2**20)
         for way in ways:
@@ -292,17 +281,7 @@ def main(folder, *words):
                 "others {others_mib:5} (load {load})".format(**row),
                 flush=True,
             )
-            rows[way] = row | where
-    if rows:
-        save(target, [rows[way] for way in WAYS if way in rows])
-
-
-def save(target, rows):
-    """Write the table."""
-    with target.open("w", newline="") as file:
-        table = csv.DictWriter(file, rows[0], lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+            keep(target, [row], order=[(way,) for way in WAYS], device=device)
 
 
 if __name__ == "__main__":

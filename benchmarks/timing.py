@@ -5,16 +5,19 @@ A machine that others use too is fast now and slow then. Programs that take turn
 the same of it, so what is kept of every round is a ratio.
 """
 
-import csv
-import datetime
 import os
+import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import jax
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+sys.path.append(str(ROOT / "tools"))
+
+import records  # noqa: E402  (lies in tools/)
 
 
 def seconds(f, *args):
@@ -44,16 +47,7 @@ def rounded(line):
     }
 
 
-def keep(path, lines, **more):
-    """Write lines of measurements as CSV, each with the place, the day and versions."""
-    where = {
-        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-        "jax": jax.__version__,
-    } | more
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, [*lines[0], *where], lineterminator="\n")
-        table.writeheader()
-        table.writerows(line | where for line in lines)
+def keep(path, lines, order=(), **more):
+    """Write lines of measurements as CSV, with versions, date, machine and devices."""
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    records.keep(path, [{"device": device} | more | line for line in lines], order)

@@ -214,11 +214,10 @@ def test_every_case_is_there_in_order():
     assert [case for rate in tool.RATES for case in tool.cases(rate)] == CASES
 
 
-def test_every_row_names_versions_and_the_day():
+def test_every_row_names_the_kernel():
     for row in ROWS:
-        assert tuple(row) == tool.COLUMNS
-        assert tuple(map(int, row["jax"].split(".")[:2])) >= (0, 12)
-        assert len(row["linux"].split(".")) == len(row["date"].split("-")) == 3
+        assert [*row][: len(tool.COLUMNS)] == [*tool.COLUMNS]
+        assert len(row["linux"].split(".")) == 3
 
 
 def test_every_row_has_the_bytes_of_the_formula_of_today():

@@ -37,13 +37,8 @@ def test_every_program_is_there_for_every_pod():
 
 
 def test_the_rows_stand_in_the_order_of_the_programs():
-    assert sorted(TABLE, key=pods.order_of) == TABLE
-
-
-@each_row
-def test_a_row_names_versions_and_the_day(row):
-    assert all(row[package] for package in pods.VERSIONS)
-    assert len(row["date"].split("-")) == 3
+    keys = [(row["program"], row["topology"]) for row in TABLE]
+    assert keys == [key for key in pods.order() if key in keys]
 
 
 @each_row

@@ -7,8 +7,6 @@ of cases after FOLDER run these again, and keep the other rows.
 """
 
 import contextlib
-import csv
-import datetime
 import json
 import os
 import re
@@ -18,9 +16,9 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 
+from records import keep
 from throwaway import free_ports
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
@@ -149,7 +147,6 @@ CASES = {
     "never started, start": Case("", 2, options={START: 10}, started=(0,)),
 }
 COLUMNS = ("case", "processes", "devices", "knob", "seen", "code", "seconds")
-COLUMNS += ("jax", "date")
 
 
 def variables(devices: int) -> dict[str, str]:
@@ -214,24 +211,16 @@ def row(name: str) -> dict:
             ends = list(pool.map(lambda other: ended(*other), others))
     seen, code, seconds = max(ends, key=lambda end: end[2])
     found = (name, case.processes, case.devices, case.knob, seen, code, seconds)
-    versions = metadata.version("jax"), datetime.date.today().isoformat()
     print(*found, sep=" | ", flush=True)
-    return dict(zip(COLUMNS, map(str, (*found, *versions)), strict=True))
+    return dict(zip(COLUMNS, map(str, found), strict=True))
 
 
 def main(folder: str, *names: str):
     """Run the named cases, or all, and write the table."""
-    target, rows = Path(folder) / "failures.csv", {}
-    if names and target.exists():
-        with target.open(newline="") as file:
-            rows = {row["case"]: row for row in csv.DictReader(file)}
     chosen = names or tuple(CASES)
     with ThreadPoolExecutor(len(chosen)) as pool:
-        rows |= {one["case"]: one for one in pool.map(row, chosen)}
-    with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[name] for name in CASES if name in rows)
+        rows = list(pool.map(row, chosen))
+    keep(Path(folder) / "failures.csv", rows, order=[(name,) for name in CASES])
 
 
 if __name__ == "__main__":

@@ -7,11 +7,8 @@ FOLDER/network.csv keeps the medians of some turns: milliseconds, and the bytes 
 each host sent, beside those of `theory`; and how busy the machine was before.
 """
 
-import csv
-import datetime
 import json
 import os
-import platform
 import re
 import shlex
 import subprocess
@@ -20,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +26,7 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import Array, lax  # noqa: E402
 from jax.experimental import multihost_utils  # noqa: E402
+from records import keep  # noqa: E402
 from throwaway import run  # noqa: E402
 
 from examples.network import sum_by_hosts  # noqa: E402
@@ -56,7 +53,7 @@ P = jax.P
 PENCILS = P("x", "y"), P("x", None, "y"), P(None, "x", "y")  # of a field, in turn
 COLUMNS = (
     *("program", "order", "rate", "block", "theory", "host0", "host1"),
-    *("milliseconds", "load", "jax", "linux", "date"),
+    *("milliseconds", "load"),
 )
 
 
@@ -230,19 +227,16 @@ def theory(name: str, order: str, block: int) -> int:
 
 def main(folder: str):
     """Measure at all rates, and write the table."""
-    versions = metadata.version("jax"), platform.release().split("-")[0]
-    today = datetime.date.today().isoformat()
-    with (Path(folder) / "network.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for rate, turns in RATES.items():
-            load, chosen = f"{os.getloadavg()[0]:.1f}", cases(rate)
-            found = measured(chosen, rate, turns)
-            for case, (time_, *left) in zip(chosen, found, strict=True):
-                name, order, block = case
-                row = name, order, rate, block, theory(*case), *left, f"{time_:.2f}"
-                print(*row, sep=" | ", flush=True)
-                writer.writerow((*row, load, *versions, today))
+    rows = []
+    for rate, turns in RATES.items():
+        load, chosen = f"{os.getloadavg()[0]:.1f}", cases(rate)
+        found = measured(chosen, rate, turns)
+        for case, (time_, *left) in zip(chosen, found, strict=True):
+            name, order, block = case
+            values = name, order, rate, block, theory(*case), *left, f"{time_:.2f}"
+            print(*values, sep=" | ", flush=True)
+            rows.append(dict(zip(COLUMNS, (*values, load), strict=True)))
+    keep(Path(folder) / "network.csv", rows)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ libtpu holds the compiler of a TPU, and needs none. Each program of `PROGRAMS` i
 compiled for each pod of `PODS`, one after the other (libtpu wants to be alone) and each
 in a process of its own (so that a compilation may be given up), and FOLDER/pods.csv
 keeps a row for each. FOLDER/torus.csv keeps how far apart neighbours in a mesh are.
-Names of programs after FOLDER compile these again, and keep the other rows.
+Names of programs after FOLDER compile these again, and keep the other rows; `torus`
+does the second table alone.
 """
 
-import csv
-import datetime
 import json
 import math
 import os
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,6 +25,7 @@ import jax
 import numpy as np
 from jax.experimental import topologies  # no public name yet, as for the next
 from jax.experimental.mesh_utils import create_device_mesh
+from records import keep
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "src"))  # for the modules whose bytes are told
@@ -42,12 +41,6 @@ ALONE = {  # what libtpu wants to hear where there is no TPU
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
 }
-VERSIONS = ("jax", "libtpu")
-COLUMNS = (
-    *("program", "topology", "chips", "mesh", "shape", "dtype"),
-    *("arguments", "temporaries", "sent", "formula", "collectives"),
-    *("seconds", *VERSIONS, "date", "note"),
-)
 
 
 # ------------------------------------------------------- what each program should send
@@ -278,8 +271,6 @@ def row(name: str, topology: str) -> dict | None:
         "mesh": "x".join(map(str, shape)),
         "shape": "x".join([str(n)] * program.ndim),
         "dtype": program.dtype,
-        **{package: metadata.version(package) for package in VERSIONS},
-        "date": datetime.date.today().isoformat(),
         **expected(program, n, shape),
         **attempt("compile", name, topology),
     }
@@ -330,39 +321,19 @@ def torus(topology="v5p:8x8x8") -> list[dict]:
 # ------------------------------------------------------------------------- the tables
 
 
-def save(rows: list[dict], columns: tuple, path: Path):
-    """Write a table, nothing where a row says nothing."""
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-
-
-def kept(path: Path, names: list[str]) -> list[dict]:
-    """Return the rows of an earlier table that are not of these programs."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if row["program"] not in names]
-
-
-def order_of(row: dict) -> tuple[int, int]:
-    """Say where a row belongs: programs as in `PROGRAMS`, small pods first."""
-    return [*PROGRAMS].index(row["program"]), int(row["chips"])
+def order() -> list[tuple[str, str]]:
+    """Return the keys of all rows: programs as in `PROGRAMS`, small pods first."""
+    return [(name, topology) for name in PROGRAMS for topology in PODS]
 
 
 def main(folder: Path, names: list[str]):
     """Compile these programs for every pod, and keep both tables in `folder`."""
-    path = folder / "pods.csv"
-    rows = kept(path, names)
     for topology in PODS:  # small ones first
         for name in names:
-            if new := row(name, topology):
-                print(*(f"{new.get(column, '')}" for column in COLUMNS), flush=True)
-                rows.append(new)
-                save(sorted(rows, key=order_of), COLUMNS, path)
-    columns = ("topology", "mesh", "order", "axis", "mean", "longest", "note")
-    save(attempt("torus")["rows"], columns, folder / "torus.csv")
+            if name != "torus" and (new := row(name, topology)):
+                print(*new.values(), flush=True)
+                keep(folder / "pods.csv", [new], order())
+    keep(folder / "torus.csv", attempt("torus")["rows"])
 
 
 if __name__ == "__main__":
