@@ -3,25 +3,16 @@
 import re
 
 import pytest
-from tiny_site import Site
+from tiny_site import HEAD, Site
 
-PAGE = """\
----
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  name: python3
----
+PAGE = f"""{HEAD}
 # Page
 
 | a | b |
 |---|---|
 | 1 | 2 |
 
-```{code-cell}
+```{{code-cell}}
 ---
 tags: [hide-cell]
 mystnb:

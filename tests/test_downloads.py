@@ -11,19 +11,12 @@ from pathlib import Path
 import jax
 import nbformat
 import pytest
+import tiny_site
 from book import export
 from book.page import Page
 from tiny_site import Site
 
-HEAD = """\
----
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  name: python3
+HEAD = f"""{tiny_site.HEAD.removesuffix("---\n")}\
 needs: jax rich
 data: data/times.csv
 myst:

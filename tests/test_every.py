@@ -1,21 +1,12 @@
 """A cell that every process runs is coloured and linked like any other."""
 
 import pytest
-from tiny_site import Site
+from tiny_site import HEAD, Site
 
-PAGE = """\
----
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  name: python3
----
+PAGE = f"""{HEAD}
 # Page
 
-```{code-cell}
+```{{code-cell}}
 %%every --raises ValueError
 from collections import OrderedDict
 
@@ -30,7 +21,7 @@ pass
 
 ## Objects
 
-```{eval-rst}
+```{{eval-rst}}
 .. py:class:: collections.OrderedDict
 ```
 """

@@ -9,21 +9,12 @@ from pathlib import Path
 import pytest
 from book.execution import environment, with_key
 from book.page import Page
+from tiny_site import HEAD
 
 ROOT = Path(__file__).parents[1]
 LEFT_BEHIND = shutil.ignore_patterns("_build", ".git", ".nox", ".venv", "__pycache__")
 
-PAGE = """\
----
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  name: python3
----
-
+PAGE = """
 # {title}
 
 Some prose.
@@ -48,7 +39,7 @@ def write(project):
     """Write a small page."""
 
     def write(name, code):
-        page = PAGE.format(title=name.capitalize(), code=code)
+        page = HEAD + PAGE.format(title=name.capitalize(), code=code)
         (project / f"docs/small/{name}.md").write_text(page)
 
     return write
@@ -223,7 +214,9 @@ def test_imports_are_found_in_cells_alone(code, tmp_path):
 
 
 def test_the_key_moves_no_line():
-    page = PAGE.format(title="A", code="1")
-    keyed = with_key(page, "0123")
-    assert "key: 0123" in keyed
-    assert keyed.splitlines().index("# A") == page.splitlines().index("# A")
+    text = HEAD + PAGE.format(title="A", code="1")
+    page = Page(Path("a.md"), Path(), source=text)
+    keyed = Page(Path("a.md"), Path(), source=with_key(page, "0123"))
+    kernel = {"display_name": "Python 3", "name": "python3", "key": "0123"}
+    assert keyed.front == page.front | {"kernelspec": kernel}
+    assert keyed.text.splitlines()[10:] == text.splitlines()[10:]

@@ -6,19 +6,9 @@ from pathlib import Path
 import pytest
 from book.exercise_index import with_targets
 from book.page import Page, first_sentence
-from tiny_site import Site
+from tiny_site import HEAD, Site
 
-PAGE = """\
----
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  name: python3
----
-
+PAGE = """
 # The page of {name}
 
 :::{{admonition}} Exercise: {name} of them
@@ -41,7 +31,7 @@ def site(tmp_path):
     """Build a book with one page of exercises, and the index of them."""
     pages = {
         "index.md": INDEX.replace("a/second\n", ""),
-        "z/first.md": PAGE.format(name="one"),
+        "z/first.md": HEAD + PAGE.format(name="one"),
         "reference/exercises.md": "# Exercises\n\n{exercise-index}\n",
     }
     return Site(
@@ -76,12 +66,12 @@ def test_the_link_leads_to_the_exercise_itself(site):
 def test_exercises_come_go_and_change_in_the_order_of_the_contents(site):
     docs = site.folder / "docs"
     (docs / "a").mkdir()
-    (docs / "a/second.md").write_text(PAGE.format(name="two"))
+    (docs / "a/second.md").write_text(HEAD + PAGE.format(name="two"))
     (docs / "index.md").write_text(INDEX)
     site.build()
     html = words(site("reference/exercises.html"))
     assert 0 < html.find("One of them: ") < html.find("Two of them: ")
-    (docs / "a/second.md").write_text(PAGE.format(name="three"))
+    (docs / "a/second.md").write_text(HEAD + PAGE.format(name="three"))
     site.build()
     html = words(site("reference/exercises.html"))
     assert "Three of them: " in html
@@ -103,7 +93,9 @@ def test_a_page_without_exercises_stays_as_it_is():
 
 
 def test_each_exercise_has_the_tag_of_the_stub_below_it():
-    both = page(PAGE.format(name="one") + PAGE.format(name="two").partition("# ")[2])
+    both = page(
+        HEAD + PAGE.format(name="one") + PAGE.format(name="two").partition("# ")[2]
+    )
     assert [exercise.name for exercise in both.exercises] == ["one-tag", "two-tag"]
     assert with_targets(both).count(":name: exercise-") == 2
 

@@ -2,19 +2,9 @@
 
 import notebooks
 import pytest
+import tiny_site
 
-HEAD = """\
----
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  name: python3
-needs: jax
----
-"""
+HEAD = tiny_site.HEAD.removesuffix("---\n") + "needs: jax\n---\n"
 PROJECT = '[project]\nrequires-python = ">=3.12"\ndependencies = ["jax>=0.12"]\n'
 PAGES = {
     "good.md": f"{HEAD}# Good\n\n```{{code-cell}}\nassert True\n```\n",

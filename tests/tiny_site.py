@@ -7,6 +7,18 @@ from warnings import catch_warnings
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+HEAD = """\
+---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+"""
+
 
 class Site:
     """A built site: call it with a path to read that file of the output."""
