@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: MIT-0
-"""A judge for exercises: every right answer counts, and a wrong one is told why.
+"""A judge for exercises: every right answer is accepted, a wrong one gets a reason.
 
-An answer is right for what it does, not for how it is spelt. A sharding is judged by
-the part of the array that each device holds, a program by its value first and then by
-what it sends and stores.
+An answer is right for what it does, not for how it is written. A value is compared in
+the tolerance of its type, a program by its value first and then by what it sends and
+stores, a sharding by the part of the array that each device holds.
 
-    answer  jax.P("x"), a sharding, an array [N@x, M@y], or a function of arrays
-    target  "0 2 / 4 6"    device 0 holds the upper left quarter, device 2 the upper
-                           right one; "0,1 2,3": 0 and 1 both hold the left half
-    index_map  {0: (slice(0, 4), slice(0, 8)), ...}    what each device holds
+    answer     a number, a string, an array [N@x, M@y], a tree of them, a function of
+               arrays, or a sharding
+    reference  what NumPy says instead, of arrays [N, M]
+    verdict    accepted, or the reasons against it
 
-Cost: a sharding or a value is judged without a message. A program is compiled, runs
-once on its arguments as they are placed, and its result is fetched.
+Cost: a value is fetched. A program is compiled, runs once on its arguments as they are
+placed, and its result is fetched. A sharding is judged without a message.
 
     JAX_NUM_CPU_DEVICES=8 python judge.py
 
-The file needs JAX and NumPy alone; how to draw one and how to measure a program
-is told to the judge, `Judge(draw, measure)`.
+The file needs JAX and NumPy alone. `Judge(draw, measure, differences)` takes how to
+draw an index map, how to measure a program, and how to compare shardings; what an
+exercise does not need may be left out.
 """
 
 import html
-import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -29,21 +29,19 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Sharding
 
 FRAME = "border-left: .25rem solid currentColor; padding-left: 1rem"
 BESIDE = "display: flex; flex-wrap: wrap; gap: 1rem 2rem"
 
-IndexMap = Mapping[int, tuple[slice, ...]]
 BUDGETS = ("counts", "sent", "temporaries", "outputs")
 
 
-# ------------------------------------------------------------------ what is said
+# ------------------------------------------------------------------ the verdict
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """What a judge says: accepted, if there is no reason against the answer.
+    """The result of judging: accepted, if there is no reason against the answer.
 
     `reasons` and `facts` are sentences, `pictures` pairs of a title and anything that
     displays or prints itself.
@@ -70,7 +68,7 @@ class Verdict:
         return self
 
     def __repr__(self) -> str:
-        """Spell the verdict out: the word, the sentences, the pictures as text."""
+        """Write the verdict as text: the word, the sentences, the pictures."""
         lines = [f"{self.word}.", *(f"- {line}" for line in _sentences(self))]
         for title, picture in self.pictures:
             lines += ["", f"{title}:", textwrap.indent(str(picture), "  ")]
@@ -79,18 +77,17 @@ class Verdict:
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{html.escape(line)}</li>" for line in _sentences(self))
         figures = "".join(_figure(*pair) for pair in self.pictures)
+        listed = f"<ul>{items}</ul>" if items else ""
+        drawn = f'<div style="{BESIDE}">{figures}</div>' if figures else ""
         return (
             f'<div class="verdict" role="group" aria-label="Verdict: {self.word}" '
-            f'style="{FRAME}"><p><strong>{self.word}.</strong></p>'
-            + f"<ul>{items}</ul>" * bool(items)
-            + f'<div style="{BESIDE}">{figures}</div>' * bool(figures)
-            + "</div>"
+            f'style="{FRAME}"><p><strong>{self.word}.</strong></p>{listed}{drawn}</div>'
         )
 
 
 def _sentences(verdict: Verdict) -> list[str]:
-    said = verdict.reasons + verdict.facts
-    return [text[:1].upper() + text[1:].removesuffix(".") + "." for text in said]
+    lines = verdict.reasons + verdict.facts
+    return [line[:1].upper() + line[1:].removesuffix(".") + "." for line in lines]
 
 
 def _figure(title: str, picture) -> str:
@@ -103,169 +100,19 @@ def _figure(title: str, picture) -> str:
 
 
 class Refused(ValueError):
-    """Why something cannot be judged at all, as a sentence."""
+    """Something cannot be judged at all; the sentence says why."""
 
 
-def _called(answer) -> str:
-    """Show an answer in a line, as Python prints it."""
-    shown = textwrap.shorten(repr(answer), 400)
-    return "three dots, unchanged" if answer is ... else shown
+def _shown(answer) -> str:
+    """Return an answer on one line, as Python prints it."""
+    if answer is ...:
+        return "three dots, unchanged"
+    return textwrap.shorten(repr(answer), 400)
 
 
 def _error(error: Exception) -> str:
-    """Return the kind of an error and the first line of what it says."""
+    """Return the kind of an error and the first line of its message."""
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-
-
-# ------------------------------------------------------- what each device holds
-
-
-def index_map(
-    sharding: Sharding, shape: tuple[int, ...]
-) -> dict[int, tuple[slice, ...]]:
-    """Return the part of an array of this shape that each device holds.
-
-    Two shardings do the same to the array if their index maps are equal, whatever their
-    meshes, axis names and specs.
-    """
-    return {
-        device.id: tuple(
-            slice(*part.indices(n)[:2]) for part, n in zip(box, shape, strict=True)
-        )
-        for device, box in sharding.devices_indices_map(shape).items()
-    }
-
-
-def parse(picture: str, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
-    """Read a picture such as "0 2 / 4 6" as the index map of an array of this shape.
-
-    A slash ends a row, a space a column, and commas join the devices that hold the same
-    block; an array with one axis has one row. ValueError if that is no index map.
-    """
-    rows = [row.split() for row in picture.split("/")]
-    grid = (len(rows), len(rows[0]))
-    if len(shape) == len(rows) == 1:
-        grid = grid[1:]
-    regular = all(rows) and len(set(map(len, rows))) == 1 and len(grid) == len(shape)
-    if not regular or any(n % parts for n, parts in zip(shape, grid, strict=True)):
-        raise ValueError(f"{picture!r} does not cut the shape {shape} in equal blocks")
-    found = {}
-    for place, cell in zip(np.ndindex(*grid), itertools.chain(*rows), strict=True):
-        box = tuple(
-            slice(i * n // parts, (i + 1) * n // parts)
-            for i, n, parts in zip(place, shape, grid, strict=True)
-        )
-        for word in cell.split(","):
-            if not word.isdigit() or int(word) in found:
-                raise ValueError(f"{picture!r}: {word!r} is no device, or one too many")
-            found[int(word)] = box
-    return found
-
-
-def notation(boxes: IndexMap) -> str:
-    """Write an index map as `parse` reads it, or a row for each cut but the last."""
-    rows: dict = {}
-    for device, box in sorted(boxes.items(), key=lambda item: item[::-1]):
-        rows.setdefault(box[:-1], {}).setdefault(box, []).append(str(device))
-    return " / ".join(" ".join(map(",".join, row.values())) for row in rows.values())
-
-
-def _resolve(answer, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
-    """Return the index map that an answer gives to an array of this shape."""
-    try:
-        sharding = _find(answer)
-        if getattr(answer, "shape", shape) != shape:
-            raise Refused(f"the array has the shape {answer.shape}, wanted is {shape}")
-        spec = getattr(sharding, "spec", jax.P())
-        if len(spec) > len(shape):
-            raise Refused(f"{spec} is for {len(spec)} axes, the array has {len(shape)}")
-        if spec.unreduced:
-            axes = ", ".join(sorted(spec.unreduced))
-            raise Refused(f"its sums are pending (unreduced) over {axes}")
-        return index_map(sharding, shape)
-    except Refused:
-        raise
-    except Exception as error:
-        raise Refused(f"JAX refuses this sharding: {_error(error)}") from error
-
-
-def _find(answer) -> Sharding:
-    """Return the sharding that `answer` is or has; a spec takes the mesh in context."""
-    if isinstance(answer, jax.P):
-        mesh = jax.sharding.get_mesh()
-        if mesh.empty:
-            raise Refused("a spec alone names no mesh: call jax.set_mesh(mesh) first")
-        return jax.NamedSharding(mesh, answer)
-    sharding = getattr(answer, "sharding", answer)
-    if not isinstance(sharding, Sharding):
-        raise Refused(f"the answer is {_called(answer)}; a sharding is wanted")
-    return sharding
-
-
-# ----------------------------------------------- what is wrong with a sharding
-
-
-def differences(mine: IndexMap, wanted: IndexMap, shape: tuple[int, ...]) -> list[str]:
-    """Say in words how one index map differs from another; [] if it does not."""
-    if mine == wanted:
-        return []
-    device = min(d for d in mine.keys() | wanted.keys() if mine.get(d) != wanted.get(d))
-    has, wants = (_in_words(boxes.get(device), shape) for boxes in (mine, wanted))
-    example = f"device {device} holds {has}, the target wants {wants}"
-    return [_other_devices(mine, wanted) or _other_blocks(mine, wanted), example]
-
-
-def _other_devices(mine: IndexMap, wanted: IndexMap) -> str | None:
-    if mine.keys() == wanted.keys():
-        return None
-    used, target = (", ".join(map(str, sorted(boxes))) for boxes in (mine, wanted))
-    if mine.keys() < wanted.keys():
-        return f"it uses {len(mine)} of the {len(wanted)} devices: {used}"
-    return f"it uses the devices {used}; the target uses {target}"
-
-
-def _other_blocks(mine: IndexMap, wanted: IndexMap) -> str:
-    """Say what kind of mistake it is when the same devices hold other parts."""
-    (cut, places), (target, wanted_places) = _places(mine), _places(wanted)
-    swapped = {device: place[::-1] for device, place in places.items()}
-    if math.prod(cut) == 1:
-        return "every device holds the whole array (replicated)"
-    if math.prod(target) == 1:
-        return "the target is replicated: no device holds only a part"
-    if len(cut) == 2 and swapped == wanted_places:
-        return "rows and columns are swapped: this is the transposed sharding"
-    if cut == target:
-        order = f"{notation(mine)} instead of {notation(wanted)}"
-        return f"the devices are in another order: {order}"
-    cut, target = (" x ".join(map(str, grid)) for grid in (cut, target))
-    return f"the array is cut into blocks {cut}, in the target {target}"
-
-
-def _places(boxes: IndexMap) -> tuple[list[int], dict[int, tuple[int, ...]]]:
-    """Return into how many blocks each axis is cut, and which one each device has."""
-    axes = [sorted(set(parts)) for parts in zip(*boxes.values(), strict=True)]
-    places = {
-        device: tuple(map(list.index, axes, box)) for device, box in boxes.items()
-    }
-    return [len(parts) for parts in axes], places
-
-
-def _in_words(box: tuple[slice, ...] | None, shape: tuple[int, ...]) -> str:
-    """Say in words which part of an array a box is."""
-    if box is None:
-        return "nothing"
-    if box == tuple(slice(0, n) for n in shape):
-        return "the whole array"
-    if len(shape) > 2:
-        return "[" + ", ".join(f"{part.start}:{part.stop}" for part in box) + "]"
-    names = ("element",) if len(shape) == 1 else ("row", "column")
-    return " of ".join(
-        f"{name} {part.start}"
-        if part.stop - part.start == 1
-        else f"{name}s {part.start}-{part.stop - 1}"
-        for name, part, n in zip(names, box, shape, strict=True)
-        if part != slice(0, n)
-    )
 
 
 # -------------------------------------------------- what is wrong with a value
@@ -287,15 +134,12 @@ def _wrong(name: str, answer, expected, inputs=()) -> list[str]:
         return [f"the number of values is {len(mine)}, wanted is {len(wanted)}"]
     if strange := mine.keys() - wanted.keys():
         return [f"there is a value {min(strange) or 'alone'} that is not wanted"]
-    reasons = {
-        path: compare(mine[path], leaf, _tolerance(leaf, *inputs))
-        for path, leaf in wanted.items()
-    }
-    return [
-        f"the {name}{path and ' at '}{path} {reason}"
-        for path, reason in reasons.items()
-        if reason
-    ]
+    reasons = []
+    for path, leaf in wanted.items():
+        where = f"the {name} at {path}" if path else f"the {name}"
+        if reason := compare(mine[path], leaf, _tolerance(leaf, *inputs)):
+            reasons.append(f"{where} {reason}")
+    return reasons
 
 
 def _tolerance(*values) -> float:
@@ -317,7 +161,7 @@ def _is_number(value) -> bool:
 def compare(mine, wanted, tolerance: float) -> str | None:
     """Say in words how a value differs from the wanted one; None if it does not.
 
-    A wanted number or word is not given away, an element of an array is.
+    The words do not contain a wanted number or string, but an element of an array.
     """
     if not (_is_number(mine) and _is_number(wanted)):
         return _other_kind(mine, wanted)
@@ -334,10 +178,10 @@ def compare(mine, wanted, tolerance: float) -> str | None:
 
 def _other_kind(mine, wanted) -> str | None:
     if _is_number(wanted):
-        return f"is {_called(mine)}; a number is wanted"
+        return f"is {_shown(mine)}; a number is wanted"
     alike = getattr(mine, "shape", ()) == getattr(wanted, "shape", ())
     right = alike and np.all(_plain(mine) == _plain(wanted))
-    return None if right else f"is {_called(mine)}, which is not right"
+    return None if right else f"is {_shown(mine)}, which is not right"
 
 
 def _plain(value):
@@ -398,21 +242,19 @@ def _fetched(arg):
 def _run(answer, args: tuple):
     """Return what the compiled answer returns; Refused in words if it cannot run."""
     if not callable(answer):
-        called = _called(answer)
-        raise Refused(f"the answer is {called}; the function itself is wanted")
-
-    @jax.jit
-    def compiled(*args):
-        return _arrays(answer(*args))
+        shown = _shown(answer)
+        raise Refused(f"the answer is {shown}; the function itself is wanted")
 
     try:
-        outputs = compiled(*args)
+        outputs = jax.jit(lambda *args: _arrays(answer(*args)))(*args)
     except Refused:
         raise
     except Exception as error:
         raise Refused(f"your function raised {_error(error)}") from error
     for array in jax.tree.leaves(outputs):
-        _resolve(array, array.shape)  # a pending sum cannot be fetched
+        if pending := getattr(array.sharding, "spec", jax.P()).unreduced:
+            axes = ", ".join(sorted(pending))  # such an array cannot be fetched
+            raise Refused(f"its sums are pending (unreduced) over {axes}")
     return outputs
 
 
@@ -420,34 +262,39 @@ def _arrays(outputs):
     """Return the outputs themselves; Refused if one of them is no array."""
     for leaf in _leaves(outputs).values():
         if not isinstance(leaf, jax.Array):
-            called = _called(leaf)
-            raise Refused(f"the function returned {called}; return a jax.Array")
+            shown = _shown(leaf)
+            raise Refused(f"the function returned {shown}; return a jax.Array")
     return outputs
 
 
-def _spoken(counts: Mapping) -> str:
-    """Say how many collectives of which kinds there are."""
-    words = [f"{n or 'unknown'} {kind}{'s' * (n != 1)}" for kind, n in counts.items()]
-    return " and ".join(words)
+def _listed(counts: Mapping) -> str:
+    """List collectives, such as "1 all-gather and 2 all-reduces"."""
+    kinds = ((n, kind if n == 1 else f"{kind}s") for kind, n in counts.items())
+    return " and ".join(f"{n or 'unknown'} {kind}" for n, kind in kinds)
 
 
-def _bill(program, budget: dict) -> tuple[list[str], list[str]]:
-    """Say by what a measured program exceeds its budget, and what it uses of it."""
+def _sends(program) -> str:
+    """Say what a measured program sends."""
+    if not program.counts:
+        return "there is no collective"
     verb = "sends" if list(program.counts.values()) == [1] else "send"
-    cost = f"{_spoken(program.counts)} {verb} {program.sent} bytes a device"
-    facts = [cost if program.counts else "there is no collective"]
-    reasons = []
-    for name, limit in budget.items():
-        used = getattr(program, name)
-        verb = "a device sends" if name == "sent" else f"{name} take"
-        if name != "counts":
-            facts.append(f"{name}: {used} of {limit} bytes")
-            over = f"{verb} {used} bytes, the budget allows {limit}"
-            reasons += [over] * (not used <= limit)
-        elif used != limit:
-            allowed = f"exactly {_spoken(limit)}" if limit else 0
-            reasons.append(f"{facts[0]}; the budget is {allowed}")
-    return reasons, facts
+    return f"{_listed(program.counts)} {verb} {program.sent} bytes a device"
+
+
+def _over_counts(program, allowed: Mapping) -> str | None:
+    """Say which collectives a program has, unless they are exactly the allowed ones."""
+    if program.counts == allowed:
+        return None
+    budget = f"exactly {_listed(allowed)}" if allowed else "0"
+    return f"{_sends(program)}; the budget is {budget}"
+
+
+def _over_bytes(name: str, used: float, allowed: int) -> str | None:
+    """Say how many bytes a program needs, if that is too many or unknown (NaN)."""
+    if not math.isnan(used) and used <= allowed:
+        return None
+    subject = "a device sends" if name == "sent" else f"{name} take"
+    return f"{subject} {used} bytes, the budget allows {allowed}"
 
 
 # ------------------------------------------------------------------- the judge
@@ -455,38 +302,41 @@ def _bill(program, budget: dict) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges answers. `draw(index_map, shape)` shows one, `measure(f, *args)` a cost.
+    """Judges answers, with what it is given.
 
-    Without `draw` the pictures are text; without `measure` no budget can be set.
+    `draw(index_map, shape)` returns a picture; without it verdicts have none.
+    `measure(f, *args)` returns the counts and bytes of a program; without it no budget
+    can be set. `differences(answer, target, shape)` returns sentences, and the index
+    maps of the target and of the answer, if it has one; without it no sharding can be
+    judged.
     """
 
     draw: Callable | None = None
     measure: Callable | None = None
+    differences: Callable | None = None
 
     def sharding(self, answer, target, shape: tuple[int, ...]) -> Verdict:
         """Judge a sharding, or the sharding of an array, by what each device holds.
 
         answer: a sharding, a spec for the mesh in context, an array, or a
-        `ShapeDtypeStruct`; target: a picture (see `parse`) or any of these. ValueError
-        if the target is none.
+        `ShapeDtypeStruct`; target: any of these, or a picture such as "0 2 / 4 6".
+        ValueError if the target is none.
         """
+        if not self.differences:
+            raise ValueError(
+                "shardings must be compared: make a Judge(draw, measure, differences)"
+            )
         shape = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-        known = parse if isinstance(target, str) else _resolve
-        wanted = known(target, shape)
-        pictures = [("The target", self._picture(wanted, shape))]
-        try:
-            mine = _resolve(answer, shape)
-            reasons = differences(mine, wanted, shape)
-            pictures.append(("Your answer", self._picture(mine, shape)))
-        except Refused as refusal:
-            reasons = [str(refusal)]
-        return Verdict(tuple(reasons), (), tuple(pictures))
+        reasons, index_maps = self.differences(answer, target, shape)
+        pictures = [self.draw(boxes, shape) for boxes in index_maps if self.draw]
+        titles = "The target", "Your answer"
+        return Verdict(tuple(reasons), (), tuple(zip(titles, pictures, strict=False)))
 
     def value(self, answer, expected) -> Verdict:
         """Judge a number, a string, an array, or a tree of them.
 
         Floats are compared in the tolerance of their dtype, strings without regard to
-        case and spaces. What is expected is not given away, except for arrays.
+        case and spaces. A reason does not contain what is expected, except for arrays.
         """
         if isinstance(expected, tuple | list) and hasattr(answer, "tolist"):
             answer = answer.tolist()
@@ -503,7 +353,7 @@ class Judge:
         """
         self._check(budget)
         if not callable(reference):
-            raise ValueError(f"the reference is {_called(reference)}: pass a function")
+            raise ValueError(f"the reference is {_shown(reference)}: pass a function")
         expected = reference(*jax.tree.map(_fetched, args))
         try:
             outputs = _run(answer, args)
@@ -512,11 +362,9 @@ class Judge:
         wrong = _wrong("value", outputs, expected, jax.tree.leaves(args))
         if wrong:
             return Verdict(tuple(wrong))
-        reasons, pictures = self._placed(outputs, expected, sharding)
-        facts = []
-        if budget:
-            over, facts = _bill(self.measure(answer, *args), budget)
-            reasons += over
+        misplaced, pictures = self._placed(outputs, expected, sharding)
+        over, facts = self._over(answer, args, budget)
+        reasons = misplaced + over
         if reasons:
             first = f"the value is right, but {reasons[0]}"
             return Verdict((first, *reasons[1:]), (), pictures)
@@ -527,6 +375,21 @@ class Judge:
             raise ValueError(f"no budget is called {min(unknown)}: there are {BUDGETS}")
         if budget and not self.measure:
             raise ValueError("a budget must be measured: make a Judge(draw, measure)")
+
+    def _over(self, answer, args, budget: dict) -> tuple[list[str], list[str]]:
+        """Say by what a program exceeds its budget, and what it uses of it."""
+        if not budget:
+            return [], []
+        program = self.measure(answer, *args)
+        facts, reasons = [_sends(program)], []
+        for name, allowed in budget.items():
+            used = getattr(program, name)
+            if name == "counts":
+                reasons.append(_over_counts(program, allowed))
+            else:
+                reasons.append(_over_bytes(name, used, allowed))
+                facts.append(f"{name}: {used} of {allowed} bytes")
+        return [reason for reason in reasons if reason], facts
 
     def _placed(self, outputs, expected, sharding) -> tuple[list[str], tuple]:
         """Say what is wrong with shardings of outputs, with pictures of the first."""
@@ -543,19 +406,14 @@ class Judge:
         reasons = [reason for verdict in verdicts for reason in verdict.reasons]
         return reasons, verdicts[0].pictures if verdicts else ()
 
-    def _picture(self, boxes: IndexMap, shape: tuple[int, ...]):
-        return self.draw(boxes, shape) if self.draw else notation(boxes)
-
 
 def main():
-    """Judge two shardings of one array on every device there is."""
-    devices = jax.devices()
-    shape = (2 * len(devices), 2 * len(devices))
-    columns = " ".join(str(device.id) for device in devices)
-    jax.set_mesh(jax.make_mesh((len(devices),), ("x",)))
-    judge = Judge()
-    print(judge.sharding(jax.P("x"), columns, shape))
-    print(judge.sharding(jax.P(None, "x"), columns, shape).require())
+    """Judge a sum over all devices, first with a mistake in it."""
+    mesh = jax.make_mesh((jax.device_count(),), ("x",))
+    rows = jax.NamedSharding(mesh, jax.P("x"))
+    x = jnp.arange(8.0 * mesh.size, device=rows)
+    print(Judge().program(lambda x: 2 * jnp.sum(x), np.sum, x))
+    print(Judge().program(jnp.sum, np.sum, x).require())
 
 
 if __name__ == "__main__":

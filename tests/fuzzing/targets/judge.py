@@ -5,9 +5,10 @@ from fuzzing.harness import Target
 from fuzzing.targets.meshes import SPECS, anything, blocks
 
 from examples.judge import Judge
+from examples.shardings import differences
 
 INNER = ()
-judge = Judge()
+judge = Judge(differences=differences)
 
 
 def passed(p):

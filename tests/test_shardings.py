@@ -1,0 +1,345 @@
+"""Two shardings: when they are the same, and what is reason where they differ."""
+
+import itertools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from examples.shardings import (
+    Mistake,
+    differences,
+    explain,
+    index_map,
+    mistake,
+    notation,
+    parse,
+)
+
+WORDING = Path(__file__).parent / "wording/shardings.txt"
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
+SHAPE = 8, 8
+
+
+def mesh_of(*sizes, devices=None, kind=EXPLICIT):
+    names = ("x", "y", "z")[: len(sizes)]
+    return jax.make_mesh(sizes, names, (kind,) * len(sizes), devices=devices)
+
+
+def on(mesh, *spec):
+    return jax.NamedSharding(mesh, jax.P(*spec))
+
+
+def even(*sizes):
+    return mesh_of(*sizes, devices=jax.devices()[::2])
+
+
+@pytest.fixture(params=[AUTO, EXPLICIT], ids=["auto", "explicit"])
+def mesh(request):
+    """The mesh 2 x 4 in context."""
+    mesh = mesh_of(2, 4, kind=request.param)
+    with jax.set_mesh(mesh):
+        yield mesh
+
+
+def a_table(*spec):
+    return jax.device_put(np.arange(64, dtype=np.float32).reshape(8, 8), jax.P(*spec))
+
+
+def same(answer, target, shape=SHAPE):
+    reasons, maps = differences(answer, target, shape)
+    assert bool(reasons) == (maps[0] != maps[1])
+    return not reasons
+
+
+def reasons_of(answer, target, shape=SHAPE):
+    reasons, _ = differences(answer, target, shape)
+    assert reasons
+    return " ".join(reasons)
+
+
+# ------------------------------------------------ a sharding: every right one counts
+
+
+def test_any_spelling_of_a_sharding_is_right():
+    names = jax.make_mesh((4, 2), ("model", "batch"))
+    one, two, three = mesh_of(8), mesh_of(2, 4), mesh_of(2, 2, 2)
+    for answer in (
+        on(one, "x"),
+        on(one, "x", None),
+        on(one, ("x",)),
+        on(two, ("x", "y")),
+        on(two, ("x", "y"), None),
+        on(three, ("x", "y", "z")),
+        on(names, ("model", "batch")),
+        on(mesh_of(8, kind=AUTO), "x"),
+    ):
+        rows = " / ".join("01234567")
+        assert same(answer, rows)
+        for target in (on(one, "x"), on(two, ("x", "y"))):
+            assert same(answer, target)
+
+
+def test_both_solutions_of_the_mysterious_sharding_are_right():
+    target = "0 2 / 4 6 / 1 3 / 5 7"
+    assert same(on(mesh_of(2, 2, 2), ("z", "x"), "y"), target)
+    order = np.array(jax.devices())[[0, 4, 1, 5, 2, 6, 3, 7]].reshape(2, 4)
+    published = on(jax.sharding.Mesh(order, ("x", "y")), "y", "x")
+    assert same(published, target)
+
+
+@pytest.mark.parametrize("spec", [("x",), (None, "x"), ("x", "y"), ("y", "x"), ()])
+@pytest.mark.parametrize("sizes", [(8, 1), (2, 4), (4, 2)])
+def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, spec):
+    """JAX's own answer is the oracle: `is_equivalent_to`, on one order of devices."""
+    mesh = mesh_of(*sizes)
+    for other in itertools.product(["x", "y", None], repeat=2):
+        if other[0] == other[1] and other[0]:
+            continue
+        mine, wanted = on(mesh, *other), on(mesh, *spec)
+        equivalent = mine.is_equivalent_to(wanted, 2)
+        assert same(mine, wanted) == equivalent, (mine, wanted)
+
+
+def test_a_spec_lies_over_the_mesh_in_context(mesh):
+    assert same(jax.P("x", "y"), "0 1 2 3 / 4 5 6 7")
+    assert same(jax.P("x", "y"), jax.P("x", "y", None), (8, 8, 2))
+    assert same(jax.P(), ",".join("01234567"))
+    assert not same(jax.P("x"), "0 1 2 3 / 4 5 6 7")
+
+
+def test_an_array_or_its_description_stands_for_its_sharding(mesh):
+    answer = a_table(None, "x")
+    described = jax.ShapeDtypeStruct(SHAPE, np.int8, sharding=on(mesh, None, "x"))
+    for target in ("0,1,2,3 4,5,6,7", jax.P(None, "x"), answer, described):
+        assert same(answer, target)
+        assert same(described, target)
+
+
+def test_a_vector_and_three_axes_are_judged_too(mesh):
+    assert same(jax.P("x"), "0,1,2,3 4,5,6,7", (4,))
+    reason = reasons_of(jax.P("y"), "0,1,2,3 4,5,6,7", (4,))
+    assert "cut into blocks 4, in the target 2" in reason
+    assert "device 0 holds element 0, the target wants elements 0-1" in reason
+    three = 4, 4, 4
+    assert same(jax.P("x", None, "y"), jax.P("x", None, "y"), three)
+    reason = reasons_of(jax.P("x", None, "y"), jax.P("x", "y"), three)
+    assert "cut into blocks 2 x 1 x 4, in the target 2 x 4 x 1" in reason
+    assert "device 0 holds [0:2, 0:4, 0:1], the target wants [0:2, 0:1, 0:4]" in reason
+
+
+def test_one_device_is_a_mesh_as_well():
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    assert same(here, "0")
+    assert same(on(mesh_of(1), "x"), here)
+    assert same(here, here, ())
+
+
+# ---------------------------------------------- a sharding: what is wrong with it
+
+
+EIGHT_COLUMNS = "0 1 2 3 4 5 6 7"
+ALL = ",".join("01234567")
+MISTAKES = [  # answer, target, kind of mistake, first device that shows it
+    (lambda: on(mesh_of(8), "x"), EIGHT_COLUMNS, Mistake.TRANSPOSED, 0),
+    (
+        lambda: on(mesh_of(4, 2), "x", "y"),
+        "0 2 4 6 / 1 3 5 7",
+        Mistake.TRANSPOSED,
+        0,
+    ),
+    (lambda: on(mesh_of(2, 4), "x"), "0 1 2 3 / 4 5 6 7", Mistake.OTHER_BLOCKS, 0),
+    (
+        lambda: on(mesh_of(2, 4), "x", "y"),
+        "0 2 4 6 / 1 3 5 7",
+        Mistake.OTHER_ORDER,
+        1,
+    ),
+    (lambda: on(mesh_of(2, 4), None, "x"), "0,2,4,6 1,3,5,7", Mistake.OTHER_ORDER, 1),
+    (lambda: on(even(4), None, "x"), EIGHT_COLUMNS, Mistake.FEWER_DEVICES, 0),
+    (
+        lambda: on(mesh_of(2, 2, devices=jax.devices()[:4]), "x", "y"),
+        "0 2 / 4 6",
+        Mistake.OTHER_DEVICES,
+        1,
+    ),
+    (lambda: on(mesh_of(8), "x"), "0 / 2 / 4 / 6", Mistake.OTHER_DEVICES, 0),
+    (
+        lambda: jax.sharding.SingleDeviceSharding(jax.devices()[3]),
+        EIGHT_COLUMNS,
+        Mistake.FEWER_DEVICES,
+        0,
+    ),
+    (lambda: on(mesh_of(8)), EIGHT_COLUMNS, Mistake.REPLICATED, 0),
+    (lambda: on(mesh_of(8), "x"), ALL, Mistake.NOT_REPLICATED, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "target", "kind", "device"), MISTAKES, ids=map(str, range(11))
+)
+def test_it_finds_what_kind_of_mistake_a_sharding_is(answer, target, kind, device):
+    reasons, (wanted, mine) = differences(answer(), target, SHAPE)
+    assert mistake(mine, wanted) is kind
+    assert reasons[1].startswith(f"device {device} holds")
+
+
+def test_the_transposed_sharding_of_an_oblong_array_is_recognised():
+    answer = on(mesh_of(2, 4), "y", "x")
+    reason = reasons_of(answer, on(mesh_of(2, 4), "x", "y"), (8, 24))
+    assert "this is the transposed sharding" in reason
+    reason = reasons_of(on(mesh_of(2, 4), "x"), on(mesh_of(2, 4), "y"), (8, 24))
+    assert "transposed" not in reason
+
+
+def test_it_finds_the_device_that_differs_far_into_the_picture():
+    order = [jax.devices()[i] for i in (0, 1, 2, 3, 4, 5, 7, 6)]
+    reason = reasons_of(on(mesh_of(8, devices=order), "x"), "0/1/2/3/4/5/6/7")
+    assert "device 6 holds row 7, the target wants row 6" in reason
+
+
+def test_another_order_in_three_axes_is_told_too():
+    order = jax.devices()[::-1]
+    wanted, mine = on(mesh_of(8), "x"), on(mesh_of(8, devices=order), "x")
+    reason = reasons_of(mine, wanted, (8, 2, 2))
+    assert "another order: 7 / 6 / 5 / 4 / 3 / 2 / 1 / 0 instead of 0 / 1" in reason
+    assert "device 0 holds [7:8, 0:2, 0:2], the target wants [0:1, 0:2, 0:2]" in reason
+
+
+def test_a_pending_sum_is_not_a_sharding_of_the_sum(mesh):
+    pending = on(mesh_of(2, 4), "x")
+    unreduced = jax.NamedSharding(pending.mesh, jax.P("x", unreduced={"y"}))
+    reason = reasons_of(unreduced, pending, SHAPE)
+    assert reason == "its sums are pending (unreduced) over y"
+    with pytest.raises(ValueError, match="pending"):
+        differences(pending, unreduced, SHAPE)
+
+
+def name_of(answer):
+    return type(answer).__name__
+
+
+NO_SHARDINGS = [..., None, "x", 3.5, ("x", None), ["x"], np.ones(2)]
+NO_DEVICES = [
+    on,
+    jax.ShapeDtypeStruct(SHAPE, float),
+    jax.sharding.AbstractMesh((8,), ("x",)),
+]
+
+
+@pytest.mark.parametrize("answer", NO_SHARDINGS + NO_DEVICES, ids=name_of)
+def test_what_is_no_sharding_is_refused_beside_the_target(answer):
+    (reason,), (wanted,) = differences(answer, EIGHT_COLUMNS, SHAPE)
+    assert reason.startswith("the answer is ")
+    assert reason.endswith("; a sharding is wanted")
+    assert wanted == parse(EIGHT_COLUMNS, SHAPE)
+
+
+def test_the_words_for_mistakes_are_those_of_the_file():
+    """The only place that fixes them: read what changed, then change the file."""
+    pairs = [(answer(), target) for answer, target, *_ in MISTAKES]
+    pairs += [(answer, EIGHT_COLUMNS) for answer in NO_SHARDINGS]
+    lines = [line for pair in pairs for line in differences(*pair, SHAPE)[0]]
+    assert lines == WORDING.read_text().splitlines()
+
+
+def test_a_spec_without_a_mesh_is_refused_with_advice():
+    reason = reasons_of(jax.P("x"), EIGHT_COLUMNS)
+    assert reason == "a spec alone has no mesh: call jax.set_mesh(mesh) first"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (jax.P("z"), "ValueError: Resource axis: z of P('z',) is not found in mesh"),
+        (jax.P("x", "x"), "DuplicateSpecError: A single NamedSharding spec"),
+        (jax.P(("x", "y")), "IndivisibleError: "),
+    ],
+)
+def test_what_jax_refuses_is_told_in_its_words(mesh, spec, words):
+    reason = reasons_of(spec, "0 1 / 2 3", (4, 4))
+    assert reason.startswith(f"JAX refuses this sharding: {words}")
+
+
+def test_a_spec_for_more_axes_than_there_are_is_told_so(mesh):
+    reason = reasons_of(jax.P(None, None, "x"), "0 1 / 2 3", (4, 4))
+    assert reason == "P(None, None, 'x') is for 3 axes, the array has 2"
+
+
+def test_a_mesh_without_devices_is_refused(mesh):
+    abstract = on(mesh.abstract_mesh, "x")
+    assert "JAX refuses" in reasons_of(abstract, "0 1 / 2 3", (4, 4))
+
+
+def test_an_array_of_another_shape_is_told_so(mesh):
+    answer = jnp.zeros(8)
+    reason = reasons_of(answer, EIGHT_COLUMNS, SHAPE)
+    assert reason == "the array has the shape (8,), wanted is (8, 8)"
+
+
+# -------------------------------------------------------------- pictures in text
+
+
+@pytest.mark.parametrize(
+    ("picture", "shape"),
+    [
+        ("0 2 / 4 6", (4, 4)),
+        ("0,1 2,3", (4, 4)),
+        ("0,1 / 2,3", (4, 4)),
+        ("0 1 2 3 / 4 5 6 7", (2, 4)),
+        ("0 1 2 3", (8,)),
+        ("3,5 1", (8,)),
+        ("0", (5,)),
+        ("10 11", (2, 2)),
+    ],
+)
+def test_a_picture_is_read_back_as_it_was_written(picture, shape):
+    assert notation(parse(picture, shape)) == picture
+
+
+def test_a_picture_says_which_device_holds_what():
+    left, right = slice(0, 3), slice(3, 6)
+    whole = slice(0, 4)
+    assert parse("0,7 2", (4, 6)) == {
+        0: (whole, left),
+        7: (whole, left),
+        2: (whole, right),
+    }
+    assert parse("0 / 1", (4, 6))[1] == (slice(2, 4), slice(0, 6))
+    assert parse("0 1", (6,)) == {0: (left,), 1: (right,)}
+
+
+@pytest.mark.parametrize(
+    ("picture", "shape", "reason"),
+    [
+        ("0 1 / 2", SHAPE, "in equal blocks"),
+        ("", SHAPE, "in equal blocks"),
+        ("0 1 /", SHAPE, "in equal blocks"),
+        ("0 1 2", SHAPE, "in equal blocks"),
+        ("0 / 1", (8,), "in equal blocks"),
+        ("0 1", (8, 8, 8), "does not cut the shape"),
+        ("0 0", SHAPE, "'0' is no device, or one too many"),
+        ("0 x", SHAPE, "'x' is no device"),
+        ("0, 1", SHAPE, "'' is no device"),
+    ],
+)
+def test_what_is_no_picture_is_a_value_error(picture, shape, reason):
+    with pytest.raises(ValueError, match=reason):
+        differences(jax.P(), picture, shape)
+
+
+@pytest.mark.parametrize("target", [None, ..., ("x",), 3, jax.P("x")])
+def test_what_is_no_target_is_a_value_error(target):
+    with pytest.raises(ValueError, match=r"a sharding is wanted|a spec alone has no"):
+        differences(jax.P(), target, SHAPE)
+
+
+def test_where_one_sharding_lays_never_differs_from_itself():
+    for spec in (("x",), ("y", "x"), ()):
+        boxes = index_map(on(mesh_of(2, 4), *spec), SHAPE)
+        turned = dict(reversed(boxes.items()))
+        assert mistake(boxes, turned) is None
+        assert explain(boxes, turned, SHAPE) == []
