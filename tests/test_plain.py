@@ -19,6 +19,9 @@ SAME = {
     "formula": "$a_{b}$ and $$\\frac{a}{b}$$",
     "link": "[JAX](https://docs.jax.dev/en/latest/index.html#top)",
     "heading": "## The cost",
+    "picture": "![a *block*](../figures/a.svg)",
+    "formula with brackets": "$a[0](b)$, and \\[a](b.md)",
+    "blank lines of code": "```python\na\n\n\nb\n```",
 }
 CHANGED = {
     "role": ("See {py:func}`jax.jit`.", "See `jax.jit`."),
@@ -39,6 +42,13 @@ CHANGED = {
     "title": (
         ":::{admonition} Exercise: `a`\n:class: exercise\nDo it.\n\n- a\n:::",
         "> **Exercise: `a`**\n>\n> Do it.\n>\n> - a",
+    ),
+    "page in a table": ("| [a](b.md) |\n|---|\n| {doc}`b` |", "| a |\n|---|\n| b |"),
+    "page in a list": ("- a\n  [b](c.md)\n\n  - [d](e.md)", "- a\n  b\n\n  - d"),
+    "picture that is a link": ("[![a](b.svg)](c.md)", "![a](b.svg)"),
+    "note in a list": (
+        "- a\n\n  :::{note}\n  Mind.\n  :::",
+        "- a\n\n  > **Note**\n  >\n  > Mind.",
     ),
     "nested": (
         "::::{dropdown} More\n:::{tip}\nA [p](q.md).\n:::\n::::",

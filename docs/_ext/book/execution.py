@@ -9,17 +9,16 @@ files that a page reads: its front matter lists them as `data`, from the page's 
 
 import hashlib
 import importlib.metadata
+import json
 import os
-import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from jupyter_cache import get_cache
 from sphinx.errors import ExtensionError
 
 from book.page import Page, quiet
-
-KERNEL = re.compile(r"^kernelspec:\n  display_name: (.*)\n  name: (.*)\n", re.M)
 
 
 def environment(variables) -> str:
@@ -33,10 +32,12 @@ def environment(variables) -> str:
     return hashlib.sha256("\n".join(state).encode()).hexdigest()
 
 
-def with_key(text, key) -> str:
+def with_key(page, key) -> str:
     """Write `key` into the kernelspec of a page, without moving any line."""
-    flow = rf"kernelspec: {{display_name: \1, name: \2, key: {key}}}\n\n\n"
-    return KERNEL.sub(flow, text, count=1)
+    kernel = page.front["kernelspec"] | {"key": key}
+    front = json.dumps(page.front | {"kernelspec": kernel})  # so it is one line
+    lines, count = page.text.split("\n"), page.tokens[0].map[1]
+    return "\n".join(["---", front, *[""] * (count - 3), "---", *lines[count:]])
 
 
 def add_key(app, docname, source):
@@ -46,14 +47,14 @@ def add_key(app, docname, source):
     if not page.is_notebook:
         return
     try:
-        text = quiet(page)
+        page = replace(page, source=quiet(page))
     except ValueError as error:
         raise ExtensionError(f"{docname}, {error}") from error
     digest = hashlib.sha256(app.config.execution_environment.encode())
     for file in [*page.modules(Path(app.config.execution_modules)), *page.data]:
         app.env.note_dependency(file)
         digest.update(file.name.encode() + file.read_bytes())
-    source[0] = with_key(text, digest.hexdigest()[:16])
+    source[0] = with_key(page, digest.hexdigest()[:16])
 
 
 def make_cache(app, config):

@@ -16,10 +16,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from book import guards
 from book.facts import filled_in
-from book.page import Block, code_cell, parts
+from book.page import Block, code_cell, parts, rewritten_below
 from book.plain import plain
 
-IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)([^)\s]+)(\))")
 COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
 LOOKS = {"caption", "class", "dedent", "emphasize-lines", "language", "linenos", "name"}
@@ -263,13 +262,15 @@ def attached(cell, page):
     """Put the pictures that a cell shows into the cell."""
     pictures = {}
 
-    def attach(match):
-        file = Path(page.file.parent, match[2])
+    def attach(piece):
+        if piece.kind != "image" or ":" in piece.target:
+            return piece.source
+        file = Path(page.file.parent, piece.target)
         data = base64.b64encode(file.read_bytes()).decode()
         pictures[file.name] = {IMAGES[file.suffix]: data}
-        return f"{match[1]}attachment:{file.name}{match[3]}"
+        return f"![{piece.text}](attachment:{file.name})"
 
-    cell.source = IMAGE.sub(attach, cell.source)
+    cell.source = rewritten_below(cell.source, attach)
     if pictures:
         cell["attachments"] = pictures
     return cell

@@ -3,6 +3,7 @@
 Page    a file: its front matter, its cells, its exercises, what it needs
 Cell    a piece of text, or code with its tags and options
 Block   a fenced part of a text: code, or a directive
+Piece   a role, a link or a picture in running text
 """
 
 import re
@@ -12,7 +13,10 @@ from pathlib import Path
 from posixpath import normpath
 
 import yaml
+from markdown_it.helpers import parseLinkLabel
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_inline import image, link
+from mdit_py_plugins.myst_role.index import myst_role
 from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
@@ -20,19 +24,20 @@ SYNTAX = MdParserConfig(
     enable_extensions={"colon_fence", "dollarmath", "substitution"},
     disable_syntax=["inline"],  # blocks are enough, and twice as fast
 )
-DIRECTIVE = re.compile(r"\{([\w:-]+)\} *(.*)")
 SHORT = re.compile(r":(?:[\w-]+:|#)")  # an option on a line of its own, or a comment
 GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
-LINK = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
 SENTENCE = re.compile(r".+?(?:[.?](?=\s)|$)")
 ENOUGH = 40  # characters of a statement
 
 
 @cache
 def parser():
-    """Return MyST's parser, for blocks."""
-    return create_md_parser(SYNTAX, RendererHTML)
+    """Return MyST's parser, for blocks; `pieces` uses it for running text."""
+    found = create_md_parser(SYNTAX, RendererHTML)
+    for name, rule in {"myst_role": myst_role, "link": link, "image": image}.items():
+        found.inline.ruler.at(name, noting(name.removeprefix("myst_"), rule))
+    return found
 
 
 # ------------------------------------------------------------------------- blocks
@@ -71,10 +76,9 @@ class Block:
 
 def block(token, text, depth) -> Block:
     """Return a token of the parser as a block of this text."""
-    found = DIRECTIVE.fullmatch(token.info.strip())
-    name, argument = found.groups() if found else (None, token.info.strip())
+    name, argument = directive(token.info.strip())
     lines = token.content.rstrip("\n").split("\n")
-    header, count = options_in(lines) if found else ("", 0)
+    header, count = options_in(lines) if name else ("", 0)
     first = token.map[0] + 1 + (lines[0] == "---")
     options, places = (
         said(header, first) if name == "code-cell" else (as_is(header), {})
@@ -84,6 +88,12 @@ def block(token, text, depth) -> Block:
     content, source = "\n".join(lines[count:]).strip("\n"), "\n".join(own)
     rest = header, content, source, tuple(token.map), token.markup, indent, depth
     return Block(name, argument, options, places, *rest)
+
+
+def directive(info) -> tuple[str | None, str]:
+    """Return the name and the argument behind a fence; code has a language alone."""
+    name, brace, argument = info.removeprefix("{").partition("}")
+    return (name, argument.strip()) if brace and info[0] == "{" else (None, info)
 
 
 def said(header, first) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
@@ -155,6 +165,87 @@ def blocks_of(tokens, text) -> list[Block]:
         if token.type in ("fence", "colon_fence"):
             found.append(block(token, text, depth))
     return found
+
+
+# ------------------------------------------------------------------- running text
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A role, a link or a picture in running text.
+
+    Attributes:
+        kind: role, link or image.
+        name: of the role.
+        text: what the role is given, or what stands in the brackets.
+        target: of the link or the picture.
+        source: all of it.
+        start: where it begins in the text.
+    """
+
+    kind: str
+    name: str
+    text: str
+    target: str
+    source: str
+    start: int
+
+
+def noting(kind, rule):
+    """Return a rule of the parser that notes where it found what, as no token does."""
+
+    def noted(state, silent):
+        start = state.pos
+        found = rule(state, silent)
+        if found and not silent:
+            state.env["pieces"].append(piece(kind, state, start))
+        return found
+
+    return noted
+
+
+def piece(kind, state, start) -> Piece:
+    """Return what a rule of the parser has just found."""
+    source = state.src[start : state.pos]
+    if kind == "role":
+        token = state.tokens[-1]
+        return Piece(kind, token.meta["name"], token.content, "", source, start)
+    bracket = start + (kind == "image")
+    text = state.src[bracket + 1 : parseLinkLabel(state, bracket)]
+    key = "src" if kind == "image" else "href"
+    target = next(t.attrs[key] for t in reversed(state.tokens) if key in t.attrs)
+    return Piece(kind, "", text, target, source, start)
+
+
+def pieces(text) -> list[Piece]:
+    """Return the roles, links and pictures of running text, none inside another."""
+    found, outer = [], []
+    parser().inline.parse(text, parser(), {"pieces": found}, [])
+    for each in sorted(found, key=lambda each: each.start):
+        if not outer or each.start >= outer[-1].start + len(outer[-1].source):
+            outer.append(each)
+    return outer
+
+
+def rewritten_below(text, change) -> str:
+    """Return Markdown with its running text rewritten: not code, nor a directive."""
+    lines, last, found = text.split("\n"), 0, []
+    for token in parser().parse(text):
+        if token.type == "inline" and token.map[0] >= last:
+            start, end = token.map
+            own = "\n".join(lines[start:end])
+            found += [*lines[last:start], rewritten(own, change)]
+            last = end
+    return "\n".join([*found, *lines[last:]])
+
+
+def rewritten(text, change) -> str:
+    """Return running text with `change(piece)` in the place of each piece."""
+    found, last = [], 0
+    for each in pieces(text):
+        found += [text[last : each.start], change(each)]
+        last = each.start + len(each.source)
+    return "".join([*found, text[last:]])
 
 
 # -------------------------------------------------------------------------- pages
@@ -313,7 +404,8 @@ class Page:
             return ""
         folder = Path(self.name).parent.as_posix()
         path = normpath(f"{folder}/{path}") if path else f"{self.name}.md"
-        path = re.sub(r"\.md$", ".html", path)
+        if path.endswith(".md"):
+            path = f"{path.removesuffix('.md')}.html"
         return f"{self.address.rstrip('/')}/{path}{hash_}{anchor}"
 
 
@@ -343,12 +435,18 @@ def first_sentence(text) -> str:
 
     That is its first sentence, or a few if the first says little.
     """
-    words = " ".join(LINK.sub(r"\1", text.strip().partition("\n\n")[0]).split())
+    start = text.strip().partition("\n\n")[0]
+    words = " ".join(rewritten(start, untargeted).split())
     found = ""
     for sentence in SENTENCE.findall(words):
         if len(found) < ENOUGH:
             found += sentence
     return found.strip().rstrip(".,:;?") + "."
+
+
+def untargeted(piece) -> str:
+    """Return the text of a link; roles and pictures stay."""
+    return piece.text if piece.kind == "link" else piece.source
 
 
 def pages(docs) -> list[Page]:

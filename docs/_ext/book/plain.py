@@ -5,23 +5,9 @@ pages lead to the published address, if there is one. A directive that has no pl
 is refused, so that no page can put one into its notebook unseen.
 """
 
-import re
 import textwrap
 
-from book.page import Block, parts
-
-INLINE = re.compile(
-    r"\{(?P<role>[\w:+-]+)\}(?P<ticks>`+)(?P<body>.+?)(?P=ticks)(?!`)"
-    r"|(?P<code>(?P<quote>`+)(?!`).+?(?<!`)(?P=quote)(?!`))"
-    r"|(?P<display>\$\$.+?\$\$)(?: *\([\w-]+\))?"
-    r"|(?P<math>\$[^$\n]+\$)"
-    r"|(?P<image>!\[[^\]]*\]\([^)\s]+\))"
-    r"|\[(?P<text>(?:`[^`]*`|[^\[\]`])*)\]\((?P<target>[^()\s]+)\)",
-    re.S,
-)
-HIDDEN = re.compile(r"^(?:\([\w-]+\)=|%.*)\n?", re.M)  # labels and comments
-TERM = re.compile(r"^(\S.*)\n +", re.M)  # with its definition, indented, below
-TITLED = re.compile(r"(?P<title>.+?)\s*<(?P<target>[^<>]+)>", re.S)
+from book.page import block, parser, rewritten
 
 NOTES = {"attention", "caution", "danger", "hint", "important", "note", "tip"}
 NOTES |= {"seealso", "warning"}
@@ -43,28 +29,84 @@ def plain(text, page) -> str:
     Raises:
         ValueError: for a directive that has no plain form.
     """
-    found = (
-        written(part, page) if isinstance(part, Block) else inline(part, page)
-        for part in parts(text)
-    )
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(found)).strip("\n")
+    lines, last, found = text.split("\n"), 0, []
+    for token in parser().parse(text):
+        if token.type in FORMS and token.map[0] >= last:
+            form = FORMS[token.type](token, text, page)
+            found += [*lines[last : token.map[0]], *form]
+            last = token.map[1]
+    return joined([*found, *lines[last:]])
 
 
-def written(part, page) -> str:
-    """Return a fenced part as plain Markdown."""
-    name = part.name
+def joined(parts) -> str:
+    """Return lines and blocks below each other, with one blank line where are more."""
+    found = []
+    for part in parts:
+        if part.strip() or found[-1:] != [""]:
+            found.append(part.rstrip() and part)
+    return "\n".join(found).strip("\n")
+
+
+def own(token, text) -> str:
+    """Return the source of a token."""
+    return "\n".join(text.split("\n")[slice(*token.map)])
+
+
+def running(token, text, page) -> list[str]:
+    """Return a paragraph, a heading, or a row of a table."""
+    return [inline(own(token, text), page)]
+
+
+def without_label(token, text, page) -> list[str]:
+    """Return a formula without the label behind it."""
+    return [own(token, text).rstrip().removesuffix(f"({token.info})").rstrip()]
+
+
+def fenced(token, text, page) -> list[str]:
+    """Return code or a directive as plain Markdown."""
+    part = block(token, text, depth=0)
+    if part.name in NOTHING:
+        return []
+    if part.name in NOTES | TITLES:
+        return ["", textwrap.indent(quoted(part, page), part.indent), ""]
+    return [textwrap.indent(form(part, page), part.indent)]
+
+
+FORMS = {  # what is not plain already
+    "colon_fence": fenced,
+    "fence": fenced,
+    "inline": running,
+    "math_block_label": without_label,
+    "myst_line_comment": lambda *_: [],
+    "myst_target": lambda *_: [],
+}
+
+
+def form(part, page) -> str:
+    """Return code, a formula, a figure or the content of a box as plain Markdown."""
+    name, content = part.name, part.content
     if name is None:
-        code = f"{part.marks}{part.argument}\n{part.content}\n{part.marks}"
-        return textwrap.indent(code, part.indent)
-    if name in NOTHING:
-        return ""
-    if name in BOXES:
-        return plain(part.content, page)
+        return f"{part.marks}{part.argument}\n{content}\n{part.marks}"
+    if name in CODE:
+        return f"```{part.argument}\n{content}\n```"
+    if name == "math":
+        return f"$$\n{content}\n$$"
     if name == "glossary":
-        return inline(TERM.sub(r"- **\1**: ", part.content), page)
-    if name in NOTES | TITLES:
-        return quoted(part, page)
+        return plain(terms(content), page)
+    if name in BOXES:
+        return plain(content, page)
     return figure(part, page)
+
+
+def figure(part, page) -> str:
+    """Return a picture and what stands below it."""
+    if part.name not in ("figure", "image"):
+        raise ValueError(
+            f"{page.name}: the directive {part.name!r} has no form in a notebook; "
+            "write it in plain Markdown, or give it one in plain.py"
+        )
+    image = f"![{part.options.get('alt', '')}]({part.argument})"
+    return f"{image}\n\n{plain(part.content, page)}"
 
 
 def quoted(part, page) -> str:
@@ -75,35 +117,34 @@ def quoted(part, page) -> str:
         body = f"{part.argument}\n{body}"
     heading = f"**{inline(title, page)}**\n\n" if title else ""
     lines = f"{heading}{plain(body, page)}".splitlines()
-    return "\n" + "\n".join(f"> {line}".rstrip() for line in lines) + "\n"
+    return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
-def figure(part, page) -> str:
-    """Return code, a formula or a figure as plain Markdown."""
-    if part.name in CODE:
-        return f"```{part.argument}\n{part.content}\n```"
-    if part.name == "math":
-        return f"$$\n{part.content}\n$$"
-    if part.name in ("figure", "image"):
-        image = f"![{part.options.get('alt', '')}]({part.argument})"
-        return f"{image}\n\n{plain(part.content, page)}"
-    raise ValueError(
-        f"{page.name}: the directive {part.name!r} has no form in a notebook; "
-        "write it in plain Markdown, or give it one in plain.py"
-    )
+def terms(content) -> str:
+    """Return a glossary as a list; a definition is indented below its term."""
+    lines = []
+    for line in content.split("\n"):
+        if line[:1].strip():
+            lines.append(f"- **{line}**:")
+        elif lines and lines[-1].endswith("**:"):
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def inline(text, page) -> str:
     """Return running text with its roles and links in plain Markdown."""
+    return rewritten(text, lambda piece: worded(piece, page))
 
-    def replace(match):
-        if match["role"]:
-            return role(match["role"], match["body"], page)
-        if match["target"]:
-            return link(match["text"], match["target"], page)
-        return match["display"] or match[0]
 
-    return INLINE.sub(replace, HIDDEN.sub("", text))
+def worded(piece, page) -> str:
+    """Return a role, or a link, in plain Markdown; a picture stays."""
+    if piece.kind == "role":
+        return role(piece.name, piece.text, page)
+    if piece.kind == "link":
+        return link(piece.text, piece.target, page)
+    return piece.source
 
 
 def role(name, body, page) -> str:
@@ -112,19 +153,26 @@ def role(name, body, page) -> str:
         return f"${body}$"
     if name.startswith("bdg"):
         return f"**{body}**"
-    titled = TITLED.fullmatch(body)
-    title = titled["title"] if titled else body
+    title, target = titled(body)
     if name == "doc":
-        return link(title, f"{titled['target'] if titled else body}.md", page)
+        return link(title, f"{target}.md", page)
     if name in WORDS:
         return title
     shown = title.rpartition(".")[2] if title.startswith("~") else title
     return f"`{shown}`"
 
 
+def titled(body) -> tuple[str, str]:
+    """Return the title and the target of a role: `title <target>`, or both in one."""
+    title, mark, target = body.removesuffix(">").rpartition("<")
+    if mark and title.strip() and body.endswith(">"):
+        return title.strip(), target
+    return body, body
+
+
 def link(text, target, page) -> str:
     """Return a link: to the world as it is, to the book where it is published."""
     text = inline(text, page)
-    outside = re.match(r"(?:https?|mailto):", target)
+    outside = target.startswith(("http:", "https:", "mailto:"))
     url = target if outside else page.url(target)
     return f"[{text}]({url})" if url else text
