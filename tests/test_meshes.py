@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import jax
@@ -26,6 +27,7 @@ SPECS = [
     jax.P(("b", "a")),
 ]
 AXIS_TYPES = [AxisType.Auto, AxisType.Explicit]
+PAIRS = [*itertools.product(SPECS, SPECS)]
 SHAPE = (16, 24)
 
 
@@ -103,11 +105,12 @@ def test_boxes_are_the_parts_that_the_devices_store(mesh, spec):
     assert {i: set(host[box].flat) for i, box in found.items()} == cells_on(x)
 
 
-@pytest.mark.parametrize("other", SPECS, ids=str)
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_same_placement_means_that_the_shards_are_equal(mesh, spec, other):
-    x, y = put(mesh, spec), put(arrange(WIDE, ("a", "b")), other)
-    assert same_placement(x.sharding, y.sharding, SHAPE) == (cells_on(x) == cells_on(y))
+def test_same_placement_means_that_the_shards_are_equal(mesh):
+    wide = arrange(WIDE, ("a", "b"))
+    for spec, other in PAIRS:
+        x, y = put(mesh, spec), put(wide, other)
+        same = same_placement(x.sharding, y.sharding, SHAPE)
+        assert same == (cells_on(x) == cells_on(y)), (spec, other)
 
 
 def test_a_trailing_none_and_another_mesh_are_the_same_placement():
@@ -141,16 +144,14 @@ def test_bytes_held_adds_the_leaves_of_a_tree():
     assert bytes_held({}) == {}
 
 
-@pytest.mark.parametrize("target", SPECS, ids=str)
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_bytes_missing_are_the_new_cells_that_a_device_does_not_store(
-    mesh, spec, target
-):
-    x, y = put(mesh, spec), put(arrange(WIDE, ("a", "b")), target)
-    before, after = cells_on(x), cells_on(y)
-    expected = {i: 4 * len(after[i] - before.get(i, set())) for i in after}
-    assert bytes_missing(x, y.sharding) == expected
-    assert bytes_missing(promise(x), y.sharding) == expected
+def test_bytes_missing_are_the_new_cells_that_a_device_does_not_store(mesh):
+    wide = arrange(WIDE, ("a", "b"))
+    for spec, target in PAIRS:
+        x, y = put(mesh, spec), put(wide, target)
+        before, after = cells_on(x), cells_on(y)
+        expected = {i: 4 * len(after[i] - before.get(i, set())) for i in after}
+        assert bytes_missing(x, y.sharding) == expected, (spec, target)
+        assert bytes_missing(promise(x), y.sharding) == expected, (spec, target)
 
 
 def test_a_number_is_missing_where_it_does_not_lie():
