@@ -30,9 +30,7 @@ def main(folder):
     keep(book if ours else folder / f"atlas-{jax.__version__}.csv", map(asdict, rows))
     for name, field, before, now in differences:
         print(f"{name}\n  {field}: {before or 'nothing'} -> {now or 'nothing'}")
-    print(
-        f"JAX {jax.__version__}: {len(rows)} operations, {len(differences)} differences"
-    )
+    print(f"{len(differences)} differences from the book to JAX {jax.__version__}")
 
 
 if __name__ == "__main__":
