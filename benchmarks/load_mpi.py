@@ -16,7 +16,8 @@ import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
-from examples.load import assert_replicated, check_pieces, slices_by_device
+from examples.agreement import assert_replicated
+from examples.load import check_pieces, slices_by_device
 
 
 def blocks(shape, sharding):

@@ -83,8 +83,8 @@ def test_a_loop_of_unknown_length_is_said_to_be_one():
 def test_what_the_compiler_warns_of_is_noted_and_printed_nowhere(capfd):
     *_, warning = atlas._auto("jnp.fft.fft2(a)", read)
     assert capfd.readouterr().err == ""
-    version = tuple(map(int, jax.__version__.split(".")[:2]))
-    assert warning == ("Falling back to replicated" if version >= (0, 12) else "")
+    warns = jax.__version_info__ >= (0, 12)
+    assert warning == ("Falling back to replicated" if warns else "")
 
 
 def test_a_warning_is_noted_where_jax_keeps_what_it_compiled(tmp_path):
@@ -141,20 +141,6 @@ def test_changes_are_listed_field_by_field(rows):
         ("jnp.new(x)", "operation", "", "jnp.new(x)"),
         (rows[0].operation, "operation", rows[0].operation, ""),
     ]
-
-
-def test_a_table_aligns_and_escapes():
-    shown = atlas.Table(["a", "b"], [["x < 1", 2], ["y", 30]])
-    assert str(shown).splitlines() == ["a      b", "x < 1  2", "y      30"]
-    assert "x &lt; 1" in shown._repr_html_()
-    assert "<th scope" in shown._repr_html_()
-
-
-def test_a_long_cell_is_folded_after_its_first_line():
-    shown = atlas.Table(["a", "b"], [["x", "TypeError\nIt is < 1."]])
-    assert str(shown).splitlines()[1] == "x  TypeError: It is < 1."
-    assert "<details><summary>TypeError</summary>" in shown._repr_html_()
-    assert ">It is &lt; 1.</div></details>" in shown._repr_html_()
 
 
 def test_a_survey_without_a_reader_is_refused():

@@ -1,8 +1,7 @@
-"""Each process reads its slices and no more, and what differs between them is found."""
+"""Each process reads its slices and no more, and a shard out of place is found."""
 
 import ast
 import csv
-import datetime
 import os
 import shutil
 import subprocess
@@ -19,8 +18,6 @@ import zarr
 from jax.sharding import AxisType, NamedSharding
 
 from examples.load import (
-    assert_replicated,
-    assert_same_program,
     check_pieces,
     halves,
     read_block,
@@ -123,7 +120,6 @@ def test_it_is_what_the_source_has_laid_out_as_asked(read, spec, mesh, table):
     assert x.sharding == sharding
     assert x.dtype == np.float32
     check_pieces(x, table)
-    assert_replicated(x)
 
 
 def test_each_slice_is_read_once(mesh, table):
@@ -154,7 +150,6 @@ def test_scalars_and_empty_arrays_are_sources_too():
             x = read(source, sharding)
             assert x.shape == source.shape
             check_pieces(x, source)
-            assert_replicated(x)
 
 
 def test_wide_numbers_become_what_jax_has(table):
@@ -225,45 +220,8 @@ def test_nan_equals_itself_and_minus_zero_is_not_zero(mesh):
     source = np.full((8, 8), np.nan, np.float32)
     x = jax.device_put(source, NamedSharding(mesh, P("x")))
     check_pieces(x, source)
-    assert_replicated(x)
     with pytest.raises(AssertionError, match=r"has -0\.0 at"):
         check_pieces(jax.device_put(np.full(8, -0.0, np.float32)), np.zeros(8, "f"))
-
-
-def made(values, sharding, shape):
-    """Put one value on each device, and call it one array."""
-    arrays = [
-        jax.device_put(np.full(sharding.shard_shape(shape), value, np.float32), device)
-        for value, device in zip(values, sharding.mesh.devices.flat, strict=True)
-    ]
-    return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
-
-
-def test_replicas_that_differ_on_the_devices_of_one_process_are_found():
-    mesh = jax.make_mesh((2, 4), ("x", "y"))
-    sharding = NamedSharding(mesh, P("x"))
-    assert_replicated(made([0] * 4 + [1] * 4, sharding, (4,)))
-    broken = made([0] * 4 + [1, 1, 2, 1], sharding, (4,))
-    with pytest.raises(AssertionError, match=r"\['w'\]\[2:4\]: process 0 \| process 0"):
-        assert_replicated({"b": np.ones(3), "w": broken})
-    whole = made([0] * 7 + [np.nan], NamedSharding(mesh, P()), (4,))
-    with pytest.raises(AssertionError, match=r"everywhere: : process 0 \| process 0"):
-        assert_replicated(whole)
-
-
-def test_keys_numbers_and_empty_trees_can_be_compared():
-    assert_replicated({"key": jax.random.key(0), "step": 3, "rate": 0.1, "no": None})
-    assert_replicated([])
-    with pytest.raises(ValueError, match="no bits to compare"):
-        assert_replicated({"f": object()})
-
-
-def test_one_process_runs_the_same_program_as_itself(mesh, table):
-    x = jax.device_put(table, NamedSharding(mesh, P("x")))
-    assert_same_program(jnp.sum, x)
-    assert_same_program(jax.jit(lambda tree: tree["a"] * 2), {"a": x})
-    with pytest.raises(TypeError, match="reshape"):
-        assert_same_program(lambda x: x.reshape(3), x)
 
 
 # -------------------------------------------------------------------- several processes
@@ -279,7 +237,6 @@ parts = {{shard.index: shard.data.nbytes for shard in x.addressable_shards}}
 assert right(x) and x.sharding == sharding
 check_pieces(x, table)
 check_pieces(x, table, limit=20)
-assert_replicated(x)
 """)
     reads = "sorted(notes.reads) == sorted((n, tuple(i.indices(s)[:2] for i, s in "
     reads += "zip(index, table.shape))) for index, n in parts.items())"
@@ -362,7 +319,6 @@ with jax.set_mesh(mesh):
 assert len(x.addressable_shards) == (2 if me in (1, 2) else 0)
 assert right(x) and right(y)
 check_pieces(x, table)
-assert_replicated(x)
 """)
 
 
@@ -381,97 +337,6 @@ def test_a_source_that_one_process_cannot_read_leaves_no_other_waiting(four):
     errors = refused(four, "check_pieces(x, table[: 8 if me == 1 else 16])")
     assert "ValueError: an array of shape (16, 8) and a source of" in errors[1]
     assert all("shards of process 1 are" in errors[p] for p in (0, 2, 3))
-
-
-def test_copies_that_differ_are_found_with_their_processes(four):
-    four.run(
-        "copies = laid()\nassert_replicated({'n': 3, 'x': read_slices(table, copies)})"
-    )
-    found = "AssertionError: processes 0, 1, 3 | process 2"
-    four.run(
-        "assert_replicated({'seed': np.random.default_rng(me == 2).random(3)})",
-        raises=found,
-    )
-    four.run(
-        "assert_replicated({'w': read_slices(table + (me == 2), copies)})", raises=found
-    )
-    four.run("assert_replicated(float(me == 2))", raises=found)
-    four.run("assert_replicated(np.nan)")
-    words = "AssertionError: ['w'][0:16, 4:8]: processes 0, 2, 3 | process 1"
-    four.run(
-        """
-mine = table + (me == 1) * (np.arange(8) == 4)
-assert_replicated({'b': 1, 'w': read_slices(mine.astype('f'), laid(None, 'y'))})
-""",
-        raises=words,
-    )
-
-
-def test_one_bit_on_one_device_is_found(four):
-    words = (
-        "AssertionError: not the same everywhere: : processes 0, 1, 2, 3 | process 3"
-    )
-    four.run(
-        """
-blocks = [np.zeros(3, np.float32) for _ in range(2)]
-blocks[1].view(np.uint32)[2] ^= me == 3
-arrays = [jax.device_put(b, d) for b, d in zip(blocks, jax.local_devices())]
-x = jax.make_array_from_single_device_arrays((3,), laid(), arrays)
-assert_replicated(x)
-""",
-        raises=words,
-    )
-
-
-def test_trees_of_other_shapes_are_found(four):
-    words = (
-        "AssertionError: the processes hold different trees: process 0 | processes 1,"
-    )
-    four.run("assert_replicated([1.0] * (2 + (me == 0)))", raises=words)
-    four.run("assert_replicated(np.zeros(3, 'f' if me else 'd'))", raises=words)
-
-
-def test_other_programs_are_found_and_the_same_pass(four):
-    four.run("""
-x = read_slices(table, laid("x"))
-assert_same_program(jnp.sum, x)
-assert_same_program(jax.jit(lambda x: x * 2), x)
-assert_same_program(jnp.sum, jnp.ones(3))  # on a device of each process
-""")
-    words = "AssertionError: different programs: processes 0, 2, 3 | process 1"
-    for other in (
-        "assert_same_program(jnp.mean if me == 1 else jnp.sum, x)",
-        "assert_same_program(lambda x: x * (2 if me == 1 else 3), x)",
-        "assert_same_program(lambda x: x + np.full((16, 8), me == 1), x)",
-        "assert_same_program(jnp.sum, jax.ShapeDtypeStruct((16 + (me == 1), 8), 'f'))",
-        "assert_same_program(jnp.sum, jax.ShapeDtypeStruct((16, 8), 'f', sharding="
-        "laid(('x', 'y')[me == 1])))",
-    ):
-        four.run(other, raises=words)
-
-
-def test_another_order_of_the_devices_is_another_program(four):
-    """The text of the two programs is the same."""
-    four.run("""
-order = mesh.devices[::-1] if me == 0 else mesh.devices
-mine = jax.sharding.Mesh(order, ("x", "y"), axis_types=mesh.axis_types)
-x = jax.ShapeDtypeStruct((16, 8), "f", sharding=laid("x", mesh=mine))
-""")
-    words = "AssertionError: different programs: process 0 | processes 1, 2, 3"
-    four.run("assert_same_program(jnp.sum, x)", raises=words)
-
-
-def test_an_error_of_lowering_in_one_process_leaves_no_other_waiting(four):
-    errors = refused(
-        four,
-        """
-x = read_slices(table, laid("x"))
-assert_same_program(lambda x: x.reshape(3) if me == 3 else x, x)""",
-    )
-    assert "TypeError: cannot reshape" in errors[3]
-    assert all(
-        "different programs: processes 0, 1, 2 | process 3" in e for e in errors[:3]
-    )
 
 
 # ------------------------------------------------------------- files, batches, and MPI
@@ -561,12 +426,10 @@ def test_mpi_sends_the_same_pieces():
 # ------------------------------------------------------------------ what the page keeps
 
 
-def test_the_kept_table_names_its_versions_and_keeps_the_promise():
+def test_the_kept_table_keeps_the_promise():
     with (ROOT / "docs/processes/data/load.csv").open() as file:
         rows = {row["way"]: row for row in csv.DictReader(file)}
     for row in rows.values():
-        assert datetime.date.fromisoformat(row["date"])
-        assert all(row[name] for name in ("jax", "numpy", "h5py", "zarr", "mpi4py"))
         assert row["device"] == "4 x 2 x cpu"
     promised = 1.1 * 512 + 512  # its own share, and one share of buffer
     for way, row in rows.items():

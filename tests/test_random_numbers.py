@@ -12,25 +12,14 @@ from jax import lax, random
 from jax.sharding import AxisType
 from on_devices import devices
 
-from examples import random_numbers
 from examples.communication import measure
 from examples.random_numbers import (
-    SAMPLERS,
-    SIZE,
-    Atlas,
-    atlas,
     block_bits,
-    closeness,
     dropout,
     gamma,
     like_key,
-    named,
-    on,
     per_device_key,
     sample,
-    spread,
-    survey_one,
-    unknown,
 )
 
 P = jax.P
@@ -423,82 +412,12 @@ def test_more_numbers_than_the_counter_has_are_refused():
     refused(lambda: jax.eval_shape(bits, KEY), "over 2[*]{2}32 cells")
 
 
-# -------------------------------------------------------------------- the atlas
-
-
-def test_the_atlas_knows_every_name_of_jax_random():
-    assert unknown() == []
-
-
-def test_the_atlas_refuses_a_name_that_it_does_not_know(monkeypatch):
-    monkeypatch.setattr(random, "zipf", random.normal, raising=False)
-    assert unknown() == ["zipf"]
-    with pytest.raises(ValueError, match="has zipf: add it to SAMPLERS"):
-        atlas(measure)
-
-
-@pytest.mark.parametrize("name", ["normal", "randint", "permutation", "split"])
-def test_draws_are_the_same_on_1_2_4_and_8_devices(name):
-    draws = []
-    for count in 1, 2, 4, 8:
-        with on(count):
-            draws.append(spread(name)(KEY))
-    kinds = {closeness(draws[0], other) for other in draws[1:]}
-    assert kinds <= ({"same", "last bits"} if name == "normal" else {"same"})
-
-
-@pytest.mark.parametrize("name", [*filter(named, SAMPLERS)])
-def test_every_sampler_draws_the_same_on_2_and_4_devices_as_on_1(name):
-    """The page compares 8 with 1; compiled without optimisation, as there."""
-    draws = []
-    for count in 1, 2, 4:
-        with on(count):
-            draws.append(spread(name, xla_backend_optimization_level=0)(KEY))
-    alone, *others = draws
-    rounded = jnp.issubdtype(alone.dtype, jnp.inexact)
-    allowed = {"same", "last bits"} if rounded else {"same"}
-    assert {closeness(alone, other) for other in others} <= allowed
-
-
-def test_an_entry_says_what_a_sampler_does():
-    entries = [
-        survey_one(name, measure) for name in ("uniform", "poisson", "permutation")
-    ]
-    uniform, poisson, permutation = entries
-    assert (uniform.messages, poisson.messages) == ("none", "1 all-reduce, 1 B")
-    assert 3 * uniform.held < uniform.alone
-    assert permutation.held > permutation.alone
-    assert {entry.values for entry in entries} == {"same"}
-    assert uniform.explicit == f"float32[{SIZE}@x]"
-    table = Atlas(tuple(entries))
-    assert table["poisson"] == poisson
-    assert str(table).splitlines()[2].split()[:3] == ["poisson", "1", "all-reduce,"]
-    assert table._repr_html_().count("<tr>") == 4
-
-
-def test_a_sampler_without_out_sharding_says_so():
-    assert random_numbers.explicit_type("split") == "no out_sharding"
-
-
-def test_arrays_that_differ_are_told_apart():
-    one = np.linspace(1, 2, 8, dtype=np.float32)
-    assert closeness(one, one.copy()) == "same"
-    assert closeness(one, np.nextafter(one, 2)) == "last bits"
-    assert closeness(one, one + 0.01) == "different"
-    assert closeness(np.arange(3), np.arange(3) + 1) == "different"
-    assert closeness(random.key(0), random.key(1)) == "different"
-
-
-def test_every_sampler_of_this_version_can_be_called():
-    for name in SAMPLERS:
-        if named(name):
-            shape = jax.eval_shape(random_numbers.call(name), KEY).shape
-            assert shape[0] == SIZE, name
+# -------------------------------------------------------- samplers that wait
 
 
 def test_a_loop_over_draws_is_not_left_to_the_compiler():
     """So that the page may say what `sample` is for."""
-    with on(8):
+    with devices((8,), AxisType.Auto):
         i = jax.device_put(np.arange(16), P("x"))
         row = jax.vmap(lambda i: random.poisson(random.fold_in(KEY, i), 5.0, (4,)))
         assert measure(row, i).counts == {"all-reduce": None}

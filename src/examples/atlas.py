@@ -20,8 +20,6 @@ which takes the function `read` of the book's `communication.py`.
 
 import contextlib
 import csv
-import html
-import io
 import os
 import re
 import tempfile
@@ -199,9 +197,6 @@ OPERATIONS = {
 WARNING = re.compile("Falling back to replicated|Involuntary full rematerialization")
 SHARDING = re.compile(r"NamedSharding\(mesh=.*?, spec=(P\(.*?\))\)")
 
-LEFT = "text-align: left; white-space: nowrap"
-WORDS = "text-align: left; white-space: normal; min-width: 18rem"
-
 
 @dataclass(frozen=True)
 class Row:
@@ -230,18 +225,17 @@ def arguments(mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct | int]:
     """
     size = max(64, 8 * mesh.size)
     shapes = {"x": (size, 16), "v": (size,), "a": (size, size), "t": (size, 4, 4)}
-    split = {name: (shape, jnp.float32) for name, shape in shapes.items()}
-    split |= {"c": ((size, 8, 8), jnp.complex64), "i": ((size,), jnp.int32)}
-    whole = {"w": ((16, 16), jnp.float32), "n": ((), jnp.int32)}
-
-    def place(table, spec):
-        sharding = jax.NamedSharding(mesh, spec)
-        return {
-            name: jax.ShapeDtypeStruct(*entry, sharding=sharding)
-            for name, entry in table.items()
-        }
-
-    return place(split, jax.P("x")) | place(whole, jax.P())
+    shapes |= {"c": (size, 8, 8), "i": (size,), "w": (16, 16), "n": ()}
+    dtypes = {"c": jnp.complex64, "i": jnp.int32, "n": jnp.int32}
+    split, whole = (jax.NamedSharding(mesh, spec) for spec in (jax.P("x"), jax.P()))
+    return {
+        name: jax.ShapeDtypeStruct(
+            shape,
+            dtypes.get(name, jnp.float32),
+            sharding=split if shape[:1] == (size,) else whole,
+        )
+        for name, shape in shapes.items()
+    }
 
 
 def function(operation: str, names: Iterable[str]) -> Callable:
@@ -274,7 +268,7 @@ def _lowered(operation: str, axis_type: jax.sharding.AxisType):
     mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(axis_type,))
     table = arguments(mesh)
     f = jax.jit(function(operation, table), static_argnames="N")
-    with jax.set_mesh(mesh), contextlib.redirect_stdout(io.StringIO()):
+    with jax.set_mesh(mesh), contextlib.redirect_stdout(None):
         return f.lower(**table, N=table["v"].size)
 
 
@@ -310,12 +304,11 @@ def _compiled_anew(lowered):
 def _explicit(operation: str) -> tuple[str, str]:
     """Return the output's type under Explicit axes, or the error's name and words."""
     try:
-        outputs = jax.tree.leaves(
-            _lowered(operation, jax.sharding.AxisType.Explicit).out_info
-        )
+        lowered = _lowered(operation, jax.sharding.AxisType.Explicit)
     except Exception as error:  # the library's errors have no common, public class
         words = SHARDING.sub(r"\1", str(error).strip())
         return type(error).__name__, words.partition("\n")[0]
+    outputs = jax.tree.leaves(lowered.out_info)
     return ", ".join(_type(one, one.sharding) for one in outputs), ""
 
 
@@ -349,9 +342,10 @@ def save(rows: Iterable[Row], path: Path | str):
 
 
 def load(path: Path | str) -> list[Row]:
-    """Read the rows that `save` wrote."""
+    """Read the rows that `save` wrote; other columns may stand beside."""
+    names = [field.name for field in fields(Row)]
     with Path(path).open(newline="") as file:
-        rows = list(csv.DictReader(file))
+        rows = [{name: row[name] for name in names} for row in csv.DictReader(file)]
     return [Row(**row | {"sent": float(row["sent"])}) for row in rows]
 
 
@@ -370,70 +364,6 @@ def changes(old: Iterable[Row], new: Iterable[Row]) -> list[tuple[str, str, str,
             pairs = [("operation", name if before else "", name if after else "")]
         found += [(name, key, one, other) for key, one, other in pairs if one != other]
     return found
-
-
-class Table:
-    """Rows of text that display as a table, and print as one.
-
-    The first cell of a row is code. What follows the first line of a cell is folded.
-    """
-
-    def __init__(self, head: Iterable[str], rows: Iterable[Iterable]):
-        """Take a line of headings, and rows of as many cells."""
-        self.head = [*head]
-        self.rows = [[str(cell) for cell in row] for row in rows]
-
-    def __repr__(self) -> str:
-        """Align the columns."""
-        lines = [self.head, *self.rows]
-        lines = [[cell.replace("\n", ": ") for cell in line] for line in lines]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(map(str.ljust, line, widths)).rstrip() for line in lines
-        )
-
-    def _repr_html_(self) -> str:
-        head = "".join(
-            f'<th scope="col">{html.escape(cell)}</th>' for cell in self.head
-        )
-        body = "".join(map(_html_line, self.rows))
-        return (
-            '<div style="overflow-x: auto" role="region" tabindex="0" '
-            f'aria-label="Operations"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>"
-        )
-
-
-def _html_line(cells: list[str]) -> str:
-    first, *others = cells
-    name = f'<td style="{LEFT}"><code>{html.escape(first)}</code></td>'
-    return f"<tr>{name}{''.join(map(_html_cell, others))}</tr>"
-
-
-def _html_cell(text: str) -> str:
-    short, _, more = map(html.escape, text.partition("\n"))
-    if more:
-        more = f'<div style="{WORDS}">{more}</div>'
-        short = f"<details><summary>{short}</summary>{more}</details>"
-    style = WORDS if not more and len(text) > 40 else LEFT
-    return f'<td style="{style}">{short}</td>'
-
-
-def table(rows: Iterable[Row]) -> Table:
-    """Show rows: the operation, its messages and output, its rule or its error."""
-    head = "operation", "Auto: collectives", "bytes sent", "output", "Explicit"
-    lines = (
-        (
-            row.operation,
-            (row.collectives or "none")
-            + ("\nThe compiler warns." if row.warning else ""),
-            f"{row.sent:.0f}" if row.sent == row.sent else "unknown",
-            row.output,
-            f"{row.explicit}\n{row.error}" if row.error else row.explicit,
-        )
-        for row in rows
-    )
-    return Table(head, lines)
 
 
 def main():

@@ -3,20 +3,18 @@
 
 A *source* is what has a shape, a dtype and slicing: a memory map, a dataset of HDF5, an
 array of Zarr or TensorStore. Every process asks it for the slices that its devices
-need. What was loaded can be compared with its source, and between processes.
+need, and can compare what was loaded with its source.
 
     source: [N, M] in a file    x: [N@x, M@y]    block: [n, m] of one device, in NumPy
 
     read_slices          reads each slice once, if several devices hold it, too
     read_block           reads once: all that the devices of this process need
-    scatter              only one process can read: it sends each piece to who needs it
+    scatter              only one process can read: it sends others the pieces they need
     check_pieces         compares the shard of each device with its slice of the source
-    assert_replicated    compares what should be equal everywhere, bit by bit
-    assert_same_program  compares what the processes are about to run
 
 Cost: a process holds its own share, and of what it reads one slice (`read_slices`) or
 one more share (`read_block`). `scatter` sends each slice once to each process that
-needs it; there it is one slice again, and some pieces. The checks send some bytes.
+needs it; there it is one slice again, and some pieces. `check_pieces` sends some bytes.
 
     python load.py
 
@@ -24,11 +22,9 @@ Copy this file alone: it needs JAX only.
 """
 
 import contextlib
-import hashlib
 import json
 import math
 import tempfile
-import zlib
 from pathlib import Path
 
 import jax
@@ -169,7 +165,7 @@ def read_block(source, sharding: Sharding) -> Array:
 
 
 def announced(source, root: int) -> tuple[tuple[int, ...], np.dtype]:
-    """Return the shape and dtype of the source of `root`, in every process."""
+    """Return in every process the shape and dtype of the source in `root`."""
     header, at_root = b"", jax.process_index() == root
     if at_root:
         try:
@@ -177,14 +173,14 @@ def announced(source, root: int) -> tuple[tuple[int, ...], np.dtype]:
         except (AttributeError, ValueError):
             header = b"[]"
     padded = np.frombuffer(header.ljust(HEADER), np.uint8)
-    heard = multihost_utils.broadcast_one_to_all(padded, is_source=at_root)
-    told = json.loads(np.asarray(heard, np.uint8).tobytes())
-    if not told:
+    received = multihost_utils.broadcast_one_to_all(padded, is_source=at_root)
+    answer = json.loads(np.asarray(received, np.uint8).tobytes())
+    if not answer:
         raise ValueError(
             f"process {root} has no source: pass it what has a shape, a dtype and "
             'slicing, such as np.load(path, mmap_mode="r")'
         )
-    return tuple(told[0]), np.dtype(told[1])
+    return tuple(answer[0]), np.dtype(answer[1])
 
 
 @jax.jit
@@ -257,53 +253,10 @@ def scatter(source, sharding: Sharding, root: int = 0, limit: int = PIECE) -> Ar
 # ---------------------------------------------------------------------------- checking
 
 
-def camps(codes) -> str:
-    """Say which processes have equal codes: "processes 0, 2 | process 1"."""
-    found: dict = {}
-    for process, code in enumerate(np.asarray(codes).tolist()):
-        found.setdefault(code, []).append(process)
-    return " | ".join(map(processes, found.values()))
-
-
 def processes(numbers) -> str:
     """Name processes in words: "process 1", "processes 0, 2"."""
     numbers = list(map(str, numbers))
-    return f"process{'es' * (len(numbers) > 1)} {', '.join(numbers)}"
-
-
-def assert_same_program(f, *args):
-    """Raise AssertionError in every process unless all would run the same program.
-
-    Call it in all processes, with what `f` is about to be called with. `f`, jitted or
-    not, is lowered, not run; compared are the text of the program and the order of the
-    devices that its global arguments and the mesh in context name. It does not compare
-    values: for those see `assert_replicated`. An error of lowering is raised where it
-    comes; in the other processes it counts as another program.
-    """
-    shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
-    meshes = [getattr(sharding, "mesh", None) for sharding in shardings]
-    orders = [
-        [(device.process_index, device.id) for device in mesh.devices.flat]
-        for mesh in [*meshes, jax.sharding.get_mesh()]
-        if isinstance(mesh, Mesh) and not (mesh.empty or mesh.is_multi_process is False)
-    ]
-    text, problem = "", None
-    try:
-        if not callable(f):
-            raise ValueError(f"{f!r} is no function: pass one, jitted or not")
-        text = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).as_text()
-    except Exception as error:
-        problem = error
-    code = np.uint32(zlib.crc32(f"{orders}{text}".encode()))
-    codes = multihost_utils.process_allgather(code).ravel()
-    if problem:
-        raise problem
-    if len({*codes.tolist()}) > 1:
-        types = ", ".join(str(jax.typeof(leaf)) for leaf in jax.tree.leaves(args))
-        raise AssertionError(
-            f"the processes would run different programs: {camps(codes)}; here, in "
-            f"process {jax.process_index()}, {getattr(f, '__name__', f)}({types})"
-        )
+    return f"{'process' if len(numbers) == 1 else 'processes'} {', '.join(numbers)}"
 
 
 def bits(value) -> np.ndarray:
@@ -356,87 +309,6 @@ def check_pieces(x: Array, source, limit: int = PIECE):
         )
 
 
-def slots(leaf) -> tuple[list[str], list[tuple[int, np.ndarray]]]:
-    """Name the slices of a leaf, and return those held here, each with its number.
-
-    A NumPy array, a number, or a JAX array of one device is one slice.
-    """
-    if not isinstance(leaf, Array):
-        return [""], [(0, np.asarray(leaf))]
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    found = sorted(slices_by_device(leaf.shape, leaf.sharding))
-    names = [", ".join(f"{start}:{stop}" for start, stop in part) for part in found]
-    names = [f"[{name}]" * (len(names) > 1) for name in names]
-    return names, [
-        (found.index(bounds_of(shard.index, leaf.shape)), shard.data)
-        for shard in leaf.addressable_shards
-    ]
-
-
-def kind(path, leaf) -> str:
-    """Describe a leaf: where it stands in its tree, its type, and its spec."""
-    leaf = leaf if isinstance(leaf, Array) else np.asarray(leaf)
-    if leaf.dtype == object:
-        raise ValueError(f"{path} has no bits to compare: pass arrays and numbers")
-    spec = getattr(getattr(leaf, "sharding", None), "spec", "")
-    return f"{path} {leaf.dtype}{list(leaf.shape)} {spec}"
-
-
-def assert_replicated(tree):
-    """Raise AssertionError in every process unless all copies have the same bits.
-
-    tree: arrays on one mesh or NumPy arrays and numbers, in any nesting. Of an array
-    that is split along some mesh axes, the replicas of each shard are compared: between
-    processes and between the devices of one. Of what is no JAX array, or one of a
-    single device, each process has a copy, and these are compared.
-
-    All processes call it, and all learn what differs where. NaN equals NaN of the same
-    bits; 0.0 and -0.0 differ. Cost: twelve bytes for each device and array. Raises
-    ValueError for a leaf without bits, such as a Python object.
-    """
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    paths = [jax.tree_util.keystr(path) for path, _ in leaves]
-    kinds = [kind(path, leaf) for path, (_, leaf) in zip(paths, leaves, strict=True)]
-    code = np.uint32(zlib.crc32("\n".join(kinds).encode()))
-    codes = multihost_utils.process_allgather(code).ravel()
-    if len({*codes.tolist()}) > 1:
-        raise AssertionError(
-            f"the processes hold different trees: {camps(codes)}; here, in process "
-            f"{jax.process_index()}, {'; '.join(kinds)}"
-        )
-    names, sums = [], np.zeros((len(leaves), jax.local_device_count(), 3), np.uint32)
-    for row, (_, leaf) in zip(sums, leaves, strict=True):
-        parts, held = slots(leaf)
-        names.append(parts)
-        for place, (slot, block) in enumerate(held):
-            digest = hashlib.blake2b(bits(block), digest_size=8).digest()
-            row[place] = slot + 1, *np.frombuffer(digest, np.uint32)
-    complaints = disagreements(multihost_utils.process_allgather(sums))
-    if complaints:
-        said = (f"{paths[i]}{names[i][slot]}: {who}" for i, slot, who in complaints)
-        raise AssertionError(f"not the same everywhere: {'; '.join(said)}")
-
-
-def disagreements(sums: np.ndarray) -> list[tuple[int, int, str]]:
-    """Return the leaf, the slice and who holds what, where copies differ.
-
-    sums: [process, leaf, device, 3]; the last are the slice's number from 1 on, and a
-    digest.
-    """
-    found: dict = {}
-    for process, leaf, device in np.ndindex(sums.shape[:3]):
-        slot, *digest = sums[process, leaf, device].tolist()
-        if slot:
-            copies = found.setdefault((leaf, slot - 1), {})
-            copies.setdefault(tuple(digest), {})[process] = None  # an ordered set
-    return [
-        (leaf, slot, " | ".join(map(processes, copies.values())))
-        for (leaf, slot), copies in sorted(found.items())
-        if len(copies) > 1
-    ]
-
-
 def main():
     """Read a file in three ways, and check each of them."""
     mesh = jax.make_mesh((jax.device_count(),), ("x",))
@@ -449,8 +321,6 @@ def main():
             x = read(source, sharding)
             check_pieces(x, source)
             print(f"{read.__name__}: {jax.typeof(x)}, mean {float(x.mean()):.1f}")
-        assert_same_program(jnp.mean, x)
-        assert_replicated({"mean": x.mean(), "source": source[0]})
 
 
 if __name__ == "__main__":

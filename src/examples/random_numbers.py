@@ -18,16 +18,11 @@ SC 2011, https://doi.org/10.1145/2063384.2063405.
 
     JAX_NUM_CPU_DEVICES=8 python random_numbers.py
 
-Copy this file alone: it needs JAX and NumPy. `atlas`, at the end, surveys the samplers
-of jax.random; nothing before it depends on it.
+Copy this file alone: it needs JAX and NumPy.
 """
 
-import html
-import inspect
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +71,7 @@ def count_along(names: tuple[str, ...]) -> int:
 
 
 def rank_along(names: tuple[str, ...]) -> Array | int:
-    """Return this device's place along mesh axes, of which the last turns fastest.
+    """Return this device's rank along mesh axes, counted as `lax.axis_index` counts.
 
     Raises ValueError outside a `jax.shard_map` over these axes.
     """
@@ -257,218 +252,6 @@ def draw_tiles(sampler: Callable, key: Array, shape: tuple, spec: jax.P, tile: t
     return run(key)
 
 
-# ------------------------------------------------------ the atlas of jax.random
-
-SIZE = 1024
-P3 = np.array([0.2, 0.3, 0.5], np.float32)
-SAMPLERS = {  # with what to call each; `shape` is (SIZE,) unless it is given
-    "ball": {"d": 3},
-    "bernoulli": {},
-    "beta": {"a": 2.0, "b": 3.0},
-    "binomial": {"n": 100.0, "p": 0.3},
-    "bits": {},
-    "categorical": {"logits": np.log(P3)},
-    "cauchy": {},
-    "chisquare": {"df": 3.0},
-    "choice": {"a": SIZE},
-    "choice, replace=False": {"a": SIZE, "replace": False},
-    "dirichlet": {"alpha": P3},
-    "double_sided_maxwell": {"loc": 0.0, "scale": 1.0},
-    "exponential": {},
-    "f": {"dfnum": 3.0, "dfden": 4.0},
-    "gamma": {"a": 2.0},
-    "generalized_normal": {"p": 1.5},
-    "geometric": {"p": 0.3},
-    "gumbel": {},
-    "laplace": {},
-    "loggamma": {"a": 2.0},
-    "logistic": {},
-    "lognormal": {},
-    "maxwell": {},
-    "multinomial": {"n": 100.0, "p": P3, "shape": (SIZE, 3)},
-    "multivariate_normal": {"mean": 0 * P3, "cov": np.diag(P3)},
-    "normal": {},
-    "orthogonal": {"n": 3},
-    "pareto": {"b": 2.0},
-    "permutation": {"x": SIZE},
-    "poisson": {"lam": 5.0},
-    "rademacher": {},
-    "randint": {"minval": 0, "maxval": 100},
-    "rayleigh": {"scale": 1.0},
-    "split": {"num": SIZE},
-    "t": {"df": 3.0},
-    "triangular": {"left": 0.0, "mode": 0.5, "right": 1.0},
-    "truncated_normal": {"lower": -1.0, "upper": 1.0},
-    "uniform": {},
-    "wald": {"mean": 2.0},
-    "weibull_min": {"scale": 1.0, "concentration": 2.0},
-}
-NO_SAMPLERS = {  # the other public names of jax.random
-    *("Key", "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype"),
-    *("key_impl", "random_gamma_p", "wrap_key_data"),
-}
-HEADS = ("sampler", "messages", "shared", "alone", "values", "Explicit type")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a sampler does when its `SIZE` draws lie on all devices along `x`.
-
-    `messages` are the collectives by kind, each in every turn of a loop if there is
-    one; `held` and `alone` are temporary bytes, of one of the devices and of a device
-    that draws everything. `values` says how both draws compare: "same", "last bits" or
-    "different". `explicit` is the type under an Explicit mesh.
-    """
-
-    name: str
-    messages: str
-    held: int
-    alone: int
-    values: str
-    explicit: str
-
-
-def unknown() -> list[str]:
-    """Return the public names of jax.random of which this atlas has not heard."""
-    names = {name for name in dir(random) if not name.startswith("_")}
-    return sorted(names - NO_SAMPLERS - {name.partition(",")[0] for name in SAMPLERS})
-
-
-def named(name: str) -> Callable | None:
-    """Return the function of jax.random that a row of the atlas calls, if there is."""
-    return getattr(random, name.partition(",")[0], None)
-
-
-def call(name: str, **sharding) -> Callable:
-    """Return the function of a key that draws as the atlas does."""
-    sampler, given = named(name), SAMPLERS[name]
-    if "shape" in inspect.signature(sampler).parameters:
-        given = {"shape": (SIZE,)} | given
-    return lambda key: sampler(key, **given, **sharding)
-
-
-def on(count: int):
-    """Put an Auto mesh of the first `count` devices along `x` in context."""
-    auto, devices = (jax.sharding.AxisType.Auto,), jax.devices()[:count]
-    return jax.set_mesh(jax.make_mesh((count,), ("x",), auto, devices=devices))
-
-
-def spread(name: str, **options) -> Callable:
-    """Return the sampler, jitted so that the devices in context share its draws."""
-    return jax.jit(call(name), out_shardings=jax.P("x"), compiler_options=options)
-
-
-def closeness(a, b) -> str:
-    """Say how close two arrays are: "same", "last bits" or "different"."""
-    if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
-        a, b = random.key_data(a), random.key_data(b)
-    a, b = np.asarray(a), np.asarray(b)
-    if np.array_equal(a, b):
-        return "same"
-    rounded = np.issubdtype(a.dtype, np.inexact) and np.allclose(a, b, 1e-5, 1e-6)
-    return "last bits" if rounded else "different"
-
-
-def explicit_type(name: str) -> str:
-    """Return the type of the draws where axes are Explicit, or why there is none."""
-    if "out_sharding" not in inspect.signature(named(name)).parameters:
-        return "no out_sharding"
-    with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("x",))):
-        traced = jax.make_jaxpr(call(name, out_sharding=jax.P("x")))(random.key(0))
-    return str(traced.out_avals[0])
-
-
-def survey_one(name: str, measure: Callable) -> Entry:
-    """Return what a sampler does on all devices; compile it for them and for one.
-
-    name: a key of `SAMPLERS`. measure: the function of that name from
-    communication.py. XLA may spare itself some work on the code of a device, which
-    changes neither messages nor memory, and last bits at most.
-    """
-    draw = spread(name, xla_backend_optimization_level=0)
-    with on(jax.device_count()):
-        program = draw.lower(random.key(0)).compile()
-        shared, values = measure(program), program(random.key(0))
-    with on(1):
-        program = draw.lower(random.key(0)).compile()
-        alone, expected = measure(program), program(random.key(0))
-    kinds = [f"{step.kind}, {step.bytes} B" for step in shared.collectives]
-    return Entry(
-        name,
-        "; ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({*kinds})) or "none",
-        shared.temporaries,
-        alone.temporaries,
-        closeness(values, expected),
-        explicit_type(name),
-    )
-
-
-@dataclass(frozen=True, repr=False)
-class Atlas:
-    """A survey of all samplers, which displays as a table."""
-
-    entries: tuple[Entry, ...]
-
-    def __getitem__(self, name: str) -> Entry:
-        """Return the entry of one sampler."""
-        return next(entry for entry in self.entries if entry.name == name)
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        rows = [HEADS, *map(cells, self.entries)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        line = "  ".join(f"{{:{s}{w}}}" for s, w in zip("<<>><<", widths, strict=True))
-        return "\n".join(line.format(*row).rstrip() for row in rows)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the table as HTML, in the colours of the page that it stands on."""
-        head, *body = (html_row(row) for row in [HEADS, *map(cells, self.entries)])
-        return (
-            '<div style="overflow-x: auto" role="region" tabindex="0" '
-            'aria-label="What the samplers of jax.random do"><table>'
-            f"<thead>{head}</thead><tbody>{''.join(body)}</tbody></table></div>"
-        )
-
-
-def cells(entry: Entry) -> tuple[str, ...]:
-    """Return the row of a sampler, in words."""
-    held, alone = (f"{size:,} B" for size in (entry.held, entry.alone))
-    return entry.name, entry.messages, held, alone, entry.values, entry.explicit
-
-
-def html_row(row: tuple[str, ...]) -> str:
-    """Return a row of the table: words to the left, numbers to the right."""
-    tags = ['th scope="row"', *["td"] * 5]
-    tags = ['th scope="col"'] * 6 if row is HEADS else tags
-    sides = ["left", "left", "right", "right", "left", "left"]
-    return f"<tr>{''.join(map(html_cell, tags, sides, row))}</tr>"
-
-
-def html_cell(tag: str, side: str, text: str) -> str:
-    """Return a cell of the table, in which no line breaks."""
-    style = f"text-align: {side}; white-space: nowrap"
-    return f'<{tag} style="{style}">{html.escape(text)}</{tag[:2]}>'
-
-
-def atlas(measure: Callable) -> Atlas:
-    """Survey every sampler of jax.random, those without messages first.
-
-    measure: from communication.py. Raises ValueError if jax.random has a public name
-    that this module does not know, so that none is left out in silence.
-    """
-    if names := unknown():
-        raise ValueError(
-            f"jax.random has {', '.join(names)}: add it to SAMPLERS or NO_SAMPLERS"
-        )
-    here = [name for name in SAMPLERS if named(name)]
-    with ThreadPoolExecutor() as pool:  # XLA compiles outside of Python's lock
-        entries = pool.map(lambda name: survey_one(name, measure), here)
-        ordered = sorted(entries, key=lambda e: (e.messages != "none", e.name))
-    return Atlas(tuple(ordered))
-
-
 def gamma(key: Array, shape: tuple[int, ...]) -> Array:
     """Draw from the gamma distribution with the mean 2."""
     return random.gamma(key, 2.0, shape)
@@ -482,7 +265,7 @@ def main():
         with jax.set_mesh(jax.make_mesh((len(devices),), ("x",), devices=devices)):
             shape = (count, 512)
             draws.append(sample(gamma, random.key(0), shape, jax.P("x"), (1, 64)))
-    same = closeness(*draws) == "same"
+    same = np.array_equal(*map(np.asarray, draws))
     print(f"{jax.typeof(draws[0])}: {'what' if same else 'not what'} one device draws")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from fuzzing.harness import Target, dtypes
 from hypothesis import strategies as st
 
-from examples import load
+from examples import agreement, load
 
 INNER = ("first_difference",)
 PROGRAM = ("forward",)  # between processes alone
@@ -45,7 +45,7 @@ def checked(p, a):
     """Read a matrix and compare the shards with it."""
     read = load.read_slices(a, sharding(p))
     load.check_pieces(read, a)
-    load.assert_replicated({"a": read})
+    agreement.assert_replicated({"a": read})
     return read
 
 
