@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 LOCAL = Path(__file__).parents[1] / "launch/local.py"
+SLOW = 200  # seconds after which a test has failed; who waits here waits for longer
+MEET = "--devices", "1", "--timeout", str(SLOW)
 
 # Each process, and a child of its own, hold the pipe `alive` open as long as they live.
 STAY = """
 import os, signal, subprocess, sys
 alive = os.open("alive", os.O_WRONLY)
-child = subprocess.Popen(["sleep", "60"], close_fds=False, pass_fds=[alive])
+child = subprocess.Popen(["sleep", "1000"], close_fds=False, pass_fds=[alive])
 os.write(alive, b"ready\\n")
 """
 JAX = """
@@ -36,7 +38,7 @@ if "fail" in sys.argv:
     print("never", int((2 * x).sum()))
 if "wait" in sys.argv:
     print("waiting", flush=True)
-    __import__("time").sleep(60)
+    __import__("time").sleep(1000)
 """
 
 
@@ -63,7 +65,7 @@ def launch(command, tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=2 * SLOW,
         )
 
     return launch
@@ -84,7 +86,7 @@ def heard():
 
 @pytest.fixture
 def left_behind(command, tmp_path):
-    """Launch a script that stays, act when all are ready; return code and seconds."""
+    """Launch a script that stays, act when all are ready; return code and errors."""
 
     def left_behind(act, *options, script=STAY + "child.wait()", environment=()):
         os.mkfifo(tmp_path / "alive")
@@ -100,15 +102,15 @@ def left_behind(command, tmp_path):
             start = time.monotonic()
             act(launcher)
             assert alive.read() == ""  # comes when the last of them is gone
-            seconds = time.monotonic() - start
-            _, errors = launcher.communicate(timeout=10)
-        return launcher.returncode, seconds, errors
+            assert time.monotonic() - start < SLOW
+            _, errors = launcher.communicate(timeout=SLOW)
+        return launcher.returncode, errors
 
     return left_behind
 
 
 def test_a_bare_initialize_finds_the_others(launch):
-    done = launch("-n", "2", "--devices", "2", "--timeout", "50", script=JAX)
+    done = launch("-n", "2", *MEET, "--devices", "2", script=JAX)
     assert done.returncode == 0, done.stderr
     lines = [f"[{i}] sum 6 of 4 devices in 2" for i in range(2)]
     assert sorted(done.stdout.splitlines()) == lines
@@ -116,28 +118,24 @@ def test_a_bare_initialize_finds_the_others(launch):
 
 
 def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
-    start = time.monotonic()
-    options = "-n", "2", "--devices", "1", "--timeout", "50"
-    done = launch(*options, script=JAX, arguments=["fail"])
-    assert time.monotonic() - start < 30  # JAX itself would take 300 s
+    """JAX itself would take 300 s; the limit of the launcher would give code 124."""
+    done = launch("-n", "2", *MEET, script=JAX, arguments=["fail"])
     assert done.returncode == 1
     assert "never" not in done.stdout
-    first, *_, last, verdict = done.stderr.splitlines()
-    assert first == "[1] Traceback (most recent call last):"
-    assert last == "[1] ValueError: process 1 has had enough"
-    assert verdict.endswith("process 1 failed with code 1; the others are ended")
+    lines = done.stderr.splitlines()  # the other may say, too, that its peer is gone
+    own = [line for line in lines if line.startswith("[1] ")]
+    assert own[0] == "[1] Traceback (most recent call last):"
+    assert "[1] ValueError: process 1 has had enough" in own
+    assert "local.py: process 1 failed with code 1; the others are ended" in lines
 
 
 def test_jax_cannot_swallow_the_end(command, tmp_path):
-    options = "-n", "2", "--devices", "1", "--timeout", "50"
-    line = command("--grace", "1", *options, script=JAX, arguments=["wait"])
+    line = command("--grace", "1", "-n", "2", *MEET, script=JAX, arguments=["wait"])
     with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
         while "waiting" not in job.stdout.readline():
             assert job.poll() is None
         job.terminate()
-        start = time.monotonic()
-        job.communicate(timeout=30)
-    assert time.monotonic() - start < 10
+        job.communicate(timeout=SLOW)
     assert job.returncode == 128 + signal.SIGTERM
 
 
@@ -160,7 +158,7 @@ def test_each_line_is_whole_and_names_its_process(launch):
 
 
 def test_lines_come_live(command, tmp_path):
-    script = "print('now'); import time; time.sleep(60)"
+    script = "print('now'); import time; time.sleep(1000)"
     line = command("-n", "1", script=script)
     with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
         assert job.stdout.readline() == "[0] now\n"
@@ -226,7 +224,7 @@ def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
         if os.environ["SLURM_PROCID"] == "2":
             time.sleep(0.5)
             raise KeyError("mine")
-        time.sleep(60)
+        time.sleep(1000)
     """
     done = launch("-n", "4", script=script)
     assert done.returncode == 1
@@ -249,7 +247,7 @@ FAILURES = {
     "crash": ("os.abort()", 128 + 6, "SIGABRT"),
     "syntax": ("exec('1 +')", 1, "SyntaxError"),
     "stop": ("raise KeyboardInterrupt", 130, "code 130"),
-    "lingering": ("atexit.register(time.sleep, 60); sys.exit(3)", 3, "code 3"),
+    "lingering": ("atexit.register(time.sleep, 1000); sys.exit(3)", 3, "code 3"),
 }
 
 
@@ -259,11 +257,9 @@ def test_the_exit_code_tells_what_failed(launch, fault, code, words):
         import atexit, os, signal, sys, time
         if os.environ["SLURM_PROCID"] == "1":
             {fault}
-        time.sleep(60)
+        time.sleep(1000)
     """
-    start = time.monotonic()
     done = launch("-n", "3", script=script)
-    assert time.monotonic() - start < 10
     assert done.returncode == code
     assert words in done.stderr
 
@@ -278,18 +274,22 @@ def test_the_time_limit_says_where_everybody_stands(launch):
     script = """if True:
         import os, time
         def stuck():
-            time.sleep(60)
+            time.sleep(1000)
+        print("here", flush=True)
         if os.environ["SLURM_PROCID"] == "1":
             stuck()
-        time.sleep(59)
+        time.sleep(1000)
     """
-    start = time.monotonic()
-    done = launch("-n", "2", "--timeout", "1.5", "--max-restarts", "3", script=script)
-    assert time.monotonic() - start < 10
+    for limit in "1.5", "15", "150":  # until both have come to where they stay
+        done = launch(
+            "-n", "2", "--timeout", limit, "--max-restarts", "3", script=script
+        )
+        if done.stdout.count("here") == 2:
+            break
     assert done.returncode == 124
-    assert "local.py: not done after 1.5 s" in done.stderr
+    assert f"local.py: not done after {limit} s" in done.stderr
     assert '[1]   File "script.py", line 4 in stuck' in done.stderr
-    assert '[0]   File "script.py", line 7 in <module>' in done.stderr
+    assert '[0]   File "script.py", line 8 in <module>' in done.stderr
     assert "restart" not in done.stderr
 
 
@@ -303,7 +303,7 @@ def test_after_a_failure_all_start_again(launch, tmp_path):
             marker.touch()
             raise ValueError("the first time")
         if turn == "0":
-            time.sleep(60)
+            time.sleep(1000)
     """
     done = launch("-n", "2", "--max-restarts", "3", script=script)
     assert done.returncode == 0
@@ -331,7 +331,7 @@ def test_logs_keep_each_process_apart_and_show_the_failure(launch, tmp_path):
         print("out", me, turn)
         print("err", me, turn, file=sys.stderr)
         if me == "0":
-            time.sleep(60)
+            time.sleep(1000)
         sys.exit(6)
     """
     (tmp_path / "logs").mkdir()
@@ -352,24 +352,21 @@ def test_logs_keep_each_process_apart_and_show_the_failure(launch, tmp_path):
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_to_the_launcher_leaves_nothing(left_behind, number):
     number = signal.Signals[number]
-    code, seconds, errors = left_behind(lambda job: job.send_signal(number))
+    code, errors = left_behind(lambda job: job.send_signal(number))
     assert code == 128 + number
-    assert seconds < 10
     assert number.name in errors
     assert "Traceback" not in errors
 
 
 def test_a_kill_of_the_launcher_leaves_nothing(left_behind):
-    code, seconds, _ = left_behind(lambda job: job.kill())
+    code, _ = left_behind(lambda job: job.kill())
     assert code == -signal.SIGKILL
-    assert seconds < 10
 
 
 def test_a_reader_who_leaves_ends_all(left_behind):
     script = STAY + "while True: print('x' * 1000)"
-    code, seconds, _ = left_behind(lambda job: job.stdout.close(), script=script)
+    code, _ = left_behind(lambda job: job.stdout.close(), script=script)
     assert code == 128 + signal.SIGPIPE
-    assert seconds < 10
 
 
 def test_a_failure_leaves_nothing(left_behind, tmp_path):
@@ -379,9 +376,8 @@ def test_a_failure_leaves_nothing(left_behind, tmp_path):
         "if os.environ['SLURM_PROCID'] == '0': sys.exit(3)\n"
         "child.wait()"
     )
-    code, seconds, _ = left_behind(lambda job: (tmp_path / "go").touch(), script=script)
+    code, _ = left_behind(lambda job: (tmp_path / "go").touch(), script=script)
     assert code == 3
-    assert seconds < 10
 
 
 def test_grace_lets_processes_save(left_behind):
@@ -397,7 +393,7 @@ def test_grace_lets_processes_save(left_behind):
         job.terminate()
         said.extend(job.stdout.read().split("\n"))
 
-    code, _, _ = left_behind(act, "--grace", "20", script=script)
+    code, _ = left_behind(act, "--grace", "100", script=script)
     assert code == 128 + signal.SIGTERM
     assert sorted(said) == ["", "[0] saved", "[1] saved", "[2] saved"]
 
@@ -412,9 +408,8 @@ def test_a_second_signal_ends_whoever_still_saves(left_behind):
             assert job.poll() is None
         job.terminate()
 
-    code, seconds, _ = left_behind(act, script=script)
+    code, _ = left_behind(act, script=script)
     assert code == 128 + signal.SIGTERM
-    assert seconds < 10
 
 
 def test_the_coordinator_listens_to_this_machine_only(launch):
@@ -431,8 +426,7 @@ def test_the_coordinator_listens_to_this_machine_only(launch):
     """
     if not Path("/proc/net/tcp").exists():
         pytest.skip("only Linux has /proc/net")
-    options = "-n", "2", "--devices", "1", "--timeout", "50"
-    done = launch(*options, script=script)
+    done = launch("-n", "2", *MEET, script=script)
     assert done.returncode == 0, done.stderr
     (place,) = {line.split(" ", 1)[1] for line in done.stdout.splitlines()}
     assert place.split(":")[0] in (
@@ -471,7 +465,7 @@ def test_bad_arguments_are_refused_before_any_start(tmp_path, line, words):
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=SLOW,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr

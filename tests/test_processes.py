@@ -11,10 +11,10 @@ import jax
 import pytest
 
 from examples import processes
-from examples.processes import Output, Processes, ProcessesError, Shown
+from examples.processes import Processes, ProcessesError
 
 SOURCE = Path(__file__).parents[1] / "src"
-SLOW = 60  # seconds after which a test has failed
+SLOW = 300  # seconds after which a test has failed
 NAMES = """
 import os, time
 import jax
@@ -97,9 +97,8 @@ def test_variables_and_functions_stay_from_cell_to_cell(four):
 
 def test_a_value_keeps_its_form_for_the_web(four):
     four.run("class Bold:\n    def _repr_html_(self):\n        return f'<b>{me}</b>'")
-    output = four.run("print('<above>')\nBold()")
-    assert "&lt;above&gt;" in output._repr_html_()
-    assert all(f"<b>{p}</b>" in output._repr_html_() for p in range(4))
+    output = four.run("Bold()")
+    assert [shown.html for shown in output.shown] == [f"<b>{p}</b>" for p in range(4)]
     assert four.run("Bold").texts == ("<class '__main__.Bold'>",) * 4
 
 
@@ -129,14 +128,6 @@ ones = jax.device_put(np.ones(8, np.float32), spread)
     assert said == ("x is 8.0", "", "", "")  # it is called on device 0 only
 
 
-def test_the_web_page_names_the_processes_in_words():
-    shown = Shown(printed="one\n"), Shown(printed="two\n"), Shown(printed="one\n")
-    page = Output(shown)._repr_html_()
-    assert page.index('aria-label="processes 0, 2"') < page.index(">process 1</div>")
-    assert "border-left: .25rem solid currentColor" in Output(shown[::2])._repr_html_()
-    assert Output((Shown(),) * 3)._repr_html_() == ""
-
-
 def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
     four.run("x = multihost_utils.process_allgather(jnp.ones(2)); os.system('echo no')")
     assert capfd.readouterr() == ("", "")
@@ -154,7 +145,7 @@ def test_two_starts_show_the_same_bytes():
             cells = processes.EXAMPLE, "jax.devices()", "set('abcdef'), hash('a')"
             outputs = [two.run(cell) for cell in cells]
             outputs.append(refused(two, "def f():\n    1 / 0\n\nf()").output)
-            pages.append([(str(out), out._repr_html_()) for out in outputs])
+            pages.append([(str(out), out) for out in outputs])
     assert pages[0] == pages[1]
 
 
@@ -305,7 +296,7 @@ def test_a_process_that_is_not_there_cannot_be_expected_to_raise(four):
 def test_when_the_time_is_over_all_are_ended_and_what_was_printed_is_kept(two):
     ids = two.ids
     cell = "print('I am', me)\nif me == 0:\n    multihost_utils.sync_global_devices('')"
-    error = refused(two, cell, timeout=1)
+    error = refused(two, cell, timeout=3)
     assert error.args[0] == (
         "process 0 did not finish in time; all processes were ended"
     )
@@ -328,12 +319,19 @@ def test_the_others_wait_only_a_moment_for_one_that_raised(two, monkeypatch):
 
 
 def test_one_that_dies_is_named_and_ends_all(two, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE", 0.5)
+    monkeypatch.setattr(processes, "GRACE", SLOW)
     ids = two.ids
     error = refused(two, "print('so far', flush=True)\nif me == 1:\n    os._exit(7)")
     assert error.args[0] == "process 1 died; all processes were ended"
     assert error.output.texts == ("so far", "so far\nDied: exit code 7")
     assert ended(ids)
+
+
+def test_causes_are_named_before_what_may_have_come_of_them(two):
+    error = refused(two, "if me == 1:\n    os._exit(7)\n1 / 0")
+    assert error.args[0] == (
+        "process 1 died; process 0 raised ZeroDivisionError; all processes were ended"
+    )
 
 
 def test_one_that_died_between_two_cells_is_named(two):
@@ -407,12 +405,10 @@ def test_what_a_process_started_ends_with_it(two):
     assert len(two) == 0
 
 
-def test_those_that_nobody_refers_to_end(monkeypatch):
-    monkeypatch.setattr(Processes, "newest", None)
+def test_those_without_a_reference_end():
     one = Processes(1, timeout=SLOW, initialize=False)
     ids = one.ids
     del one
-    Processes.newest = None
     assert ended(ids)
 
 
@@ -422,83 +418,3 @@ def test_a_start_that_fails_leaves_none(monkeypatch):
     with pytest.raises(ProcessesError, match="process 1 raised OSError") as caught:
         Processes(2)
     assert ended(int(text.split()[0]) for text in caught.value.output.texts)
-
-
-# --------------------------------------------------------------------------- as a magic
-
-
-class Shell:
-    """What of IPython's shell is used."""
-
-    def __init__(self):
-        self.magics, self.display_pub, self.published = {}, self, []
-
-    def register_magic_function(self, function, kind, name):
-        self.magics[kind, name] = function
-
-    def publish(self, data):
-        self.published.append(data)
-
-
-@pytest.fixture
-def shell(four, monkeypatch):
-    shell = Shell()
-    monkeypatch.setattr(processes, "_shell", lambda: shell)
-    monkeypatch.setattr(Processes, "newest", four)
-    return shell
-
-
-def test_the_magic_is_there_once_processes_have_started(shell):
-    Processes(1, initialize=False).close()
-    assert shell.magics == {("cell", "every"): processes.every}
-
-
-def test_after_a_block_the_magic_goes_to_those_before(shell, four):
-    with Processes(1, initialize=False) as one:
-        assert Processes.newest is one
-    assert Processes.newest is four
-
-
-def test_the_magic_displays_what_the_newest_processes_show(shell):
-    processes.every("", "me // 2")
-    (data,) = shell.published
-    assert data["text/plain"] == "[processes 0, 1]\n0\n[processes 2, 3]\n1"
-    assert data["text/html"].count('role="group"') == 2
-    processes.every("", "quiet = 1")
-    assert len(shell.published) == 1
-
-
-def test_the_magic_reads_its_options(shell):
-    cell = "raise ValueError('a b')"
-    processes.every('--raises "ValueError: a b" --timeout 50 --on 0,1,2,3', cell)
-    with pytest.raises(ProcessesError, match="process 0 raised ValueError"):
-        processes.every("--raises ValueError --on 1,2,3", cell)
-
-
-@pytest.mark.parametrize(
-    "line", ["--raise ValueError", "5", "--timeout soon", "--on x"]
-)
-@pytest.mark.usefixtures("shell")
-def test_the_magic_refuses_what_it_does_not_know(line):
-    with pytest.raises(ValueError, match="the options are --raises ERROR"):
-        processes.every(line, "me")
-
-
-def test_an_error_is_displayed_once(shell):
-    with pytest.raises(ProcessesError) as caught:
-        processes.every("", "1 / me")
-    assert str(caught.value) == "process 0 raised ZeroDivisionError"
-    assert caught.value._render_traceback_() == [f"ProcessesError: {caught.value}"]
-    assert "ZeroDivisionError: " in shell.published[0]["text/html"]
-
-
-def test_the_magic_asks_for_processes(monkeypatch):
-    monkeypatch.setattr(Processes, "newest", None)
-    with pytest.raises(ProcessesError, match="no processes are left"):
-        processes.every("", "1")
-
-
-def test_outside_a_notebook_the_magic_prints(four, monkeypatch, capsys):
-    monkeypatch.setattr(Processes, "newest", four)
-    processes.every("", "jax.process_count()")
-    assert capsys.readouterr().out == "[every process]\n4\n"

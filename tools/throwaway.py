@@ -96,7 +96,7 @@ def guarded(*command: str | Path, folder="-", **options) -> subprocess.Popen:
     return subprocess.Popen(line, stdin=subprocess.PIPE, **options)
 
 
-def run(*command: str | Path, timeout=120, check=True, **options):
+def run(*command: str | Path, timeout=600, check=True, **options):
     """Run a command to its end, and its descendants; return it with its output."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with guarded(*command, **pipes, **options) as process:
@@ -152,7 +152,7 @@ class Slurm:
                 stdout=log,
                 stderr=log,
             )
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 200
         while self.state() != f"{len(NODES)} idle":
             if time.monotonic() > limit or self.daemons.poll() is not None:
                 logs = [file.read_text()[-2000:] for file in self.folder.glob("*.log")]
@@ -185,7 +185,7 @@ class Slurm:
         text = self.run("scontrol", "show", "job", number).stdout
         return dict(re.findall(r"(\w+)=(\S+)", text))
 
-    def wait(self, number: str, timeout=120) -> str:
+    def wait(self, number: str, timeout=600) -> str:
         """Wait until a job has ended, and return its state."""
         limit = time.monotonic() + timeout
         while (state := self.job(number)["JobState"]) not in ENDED:

@@ -51,7 +51,7 @@ def hello(processes, devices, hosts=None):
 def submit(slurm):
     """Submit a file, wait, and return the job's state and its output."""
 
-    def submit(folder, *words, act=None, timeout=150):
+    def submit(folder, *words, act=None, timeout=600):
         number = slurm.sbatch(*words, cwd=folder)
         if act:
             act(number)
@@ -167,7 +167,7 @@ def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
     assert said(output) == ends
 
 
-def comes(what, limit=120):
+def comes(what, limit=600):
     """Return the first value of `what()` that is true."""
     limit += time.monotonic()
     while not (value := what()):
@@ -313,18 +313,18 @@ import signal, sys; sys.path.insert(0, "tools")
 from throwaway import Slurm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup and & ignore it
 with Slurm() as slurm:
-    slurm.sbatch("--wrap", "srun sleep 100", "--output=/dev/null")
+    slurm.sbatch("--wrap", "srun sleep 1000", "--output=/dev/null")
     while not slurm.run("squeue", "-hs").stdout.count("sleep"): pass
     print(slurm.folder, flush=True)
-    slurm.run("sleep", "100")
+    slurm.run("sleep", "1000")
 """
     line = sys.executable, "-c", script
     with subprocess.Popen(line, cwd=ROOT, stdout=-1, stderr=-1, text=True) as runs:
         home = runs.stdout.readline().strip()
         assert len(alive(home)) > 5
         runs.send_signal(number)
-        runs.wait(30)
-    limit = time.monotonic() + 30
+        runs.wait(300)
+    limit = time.monotonic() + 300
     while (left := alive(home)) or Path(home).exists():
         assert time.monotonic() < limit, left
         time.sleep(0.1)
