@@ -9,8 +9,7 @@ and hop by hop; all take turns, so that they see the same of a busy machine. The
 through the medians, with the least squares of relative errors. Bytes and turns come
 from the formulas, and the bytes are checked against the compiled program.
 
-    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
-        python benchmarks/bench_collectives.py
+    nox -s remeasure -- collectives
 
 Simulated devices have no links: a message is a copy in memory, and a meeting of
 threads. The line tells what that costs here, and nothing about a network.

@@ -6,8 +6,7 @@ mesh of 2 x 4, the rows of the tall one in a line of 8. Beside the ratio of time
 the words that a device sends, in units of the matrix, predicted and counted, and the
 temporaries of both, in blocks.
 
-    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
-        python benchmarks/bench_factorisations.py
+    nox -s remeasure -- factorisations
 """
 
 from functools import partial

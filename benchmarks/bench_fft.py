@@ -5,8 +5,7 @@ Each of ours races another program for the same array in the same place. Bytes s
 temporaries are in blocks, the part of the array that one device holds; what should be
 sent stands beside what is.
 
-    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
-        python benchmarks/bench_fft.py
+    nox -s remeasure -- fft
 
 It needs jaxdecomp too. Simulated devices share the machine's cores: the time tells what
 moving and copying costs on it, and nothing about links.

@@ -5,8 +5,7 @@ Each algorithm races `jnp.dot` for the same operands, laid out in the same way, 
 same sharding of the product, left to the compiler. Words sent are in n^2, temporaries
 in blocks of n^2 / P words, both on one device; predictions stand beside measurements.
 
-    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
-        python benchmarks/bench_matmul.py
+    nox -s remeasure -- matmul
 
 Simulated devices share the machine's cores: the time tells what the algorithm adds to
 the products, and nothing about links.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT-0
 """How soon 1, 2 and 4 processes take cells, beside a Python that only imports JAX.
 
-    PYTHONPATH=src python benchmarks/bench_processes.py
+    nox -s remeasure -- start
 
 They take turns. The seconds of the processes are those until all have met; the ratio is
 to the seconds of the import.

@@ -7,8 +7,7 @@ Beside the wall time stands the processor time of all devices or processes toget
 which no load from others changes much.
 
     apt-get install libscalapack-openmpi-dev libopenblas0-pthread openmpi-bin
-    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
-        python benchmarks/bench_scalapack.py
+    nox -s remeasure -- scalapack
 
 It needs mpi4py too. ScaLAPACK takes the BLAS that Debian's alternatives name; the table
 says which. Its blocks have 64 rows and columns.
