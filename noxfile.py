@@ -33,6 +33,7 @@ def book(session):
     session.run_install(*sync, f"--python={bin_folder / 'python'}")
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     here = {"PATH": path, "VIRTUAL_ENV": str(BOOK.resolve())}
+    here["PYTHONDONTWRITEBYTECODE"] = ""  # imports are thrice as slow without
 
     def run(program, *arguments, env=None):
         session.run(str(bin_folder / program), *arguments, env=here | (env or {}))
@@ -196,7 +197,7 @@ def atlas(session):
     if session.posargs:
         jax = (f"--with={name}=={session.posargs[0]}" for name in ("jax", "jaxlib"))
         alone = "uv", "run", "--quiet", "--isolated", "--no-project", *jax
-        run(*alone, "python", "tools/atlas.py", "docs/reference/data")
+        run(*alone, "python", "tools/survey.py", "docs/reference/data")
     else:
         run("python", "tools/remeasure.py", "atlas")
 
