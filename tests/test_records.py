@@ -181,10 +181,11 @@ def test_an_unknown_measurement_is_refused(capfd):
 
 def test_a_row_that_came_or_went_is_told(folder):
     table = TABLES["start.csv"]
-    found = remeasure.changes(table, {("1",): {}, ("2",): {}}, {("2",): {}, ("4",): {}})
+    one, two, four = ({(n,): {"seconds": "1.5"}} for n in ("1", "2", "4"))
+    found = remeasure.changes(table, one | two, two | four)
     assert [remeasure.told(change).split() for change in found] == [
-        ["!", "4", "row", "nothing", "->", "there"],
-        ["!", "1", "row", "there", "->", "nothing"],
+        ["!", "4", "seconds", "nothing", "->", "1.5"],
+        ["!", "1", "seconds", "1.5", "->", "nothing"],
     ]
 
 

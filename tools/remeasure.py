@@ -53,8 +53,6 @@ def files_of(name: str) -> list[Path]:
 def values(file: Path) -> Values:
     """Return what a kept file holds, without versions, date and machine."""
     table = table_of(file)
-    if not file.exists():
-        return {}
     if file.suffix == ".json":
         found = json.loads(file.read_text())
         return {key: {"": text} for key, text in leaves(found)}
@@ -76,18 +74,15 @@ def leaves(value, key=()) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def changes(table: Table, old: Values, new: Values) -> list[Change]:
-    """List the values that differ; a row that came or went has a column "row"."""
+    """List the values that differ; a row that came or went has none on one side."""
     found = []
     for key in dict.fromkeys([*new, *old]):
-        if key in old and key in new:
-            pairs = [(c, old[key].get(c, ""), now) for c, now in new[key].items()]
-        else:
-            pairs = [("row", "there" * (key in old), "there" * (key in new))]
-        found += [
-            Change(key, column, before, now, is_large(table, key, column, before, now))
-            for column, before, now in pairs
-            if before != now
-        ]
+        before, after = old.get(key, {}), new.get(key, {})
+        for column in dict.fromkeys([*after, *before]):
+            pair = before.get(column, ""), after.get(column, "")
+            if pair[0] != pair[1]:
+                large = is_large(table, key, column, *pair)
+                found.append(Change(key, column, *pair, large))
     return found
 
 
