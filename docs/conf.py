@@ -46,7 +46,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.githubpages",
     "sphinx.ext.intersphinx",
-    "sphinx.ext.napoleon",
     "sphinx_codeautolink",
     "sphinx_copybutton",
     "sphinx_design",
@@ -98,12 +97,13 @@ toc_object_entries = False
 templates_path = ["_templates"]
 html_sidebars = {"**": ["home.html", "find.html", "sbt-sidebar-nav.html"]}
 html_theme_options = {
+    "article_header_end": ["menus.html", "article-header-buttons.html"],
     "logo": {"text": project},
     "navbar_persistent": [],  # the theme would show a second, empty header
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
     "show_navbar_depth": 1,
     "show_toc_level": 2,
-    "use_download_button": False,  # _ext/downloads.py offers more
+    "use_download_button": False,  # menus.html offers more
     "use_fullscreen_button": False,
 }

@@ -24,6 +24,7 @@ myst:
     description: How to send less.
 ---
 """
+ROOT = Path(__file__).parents[1]
 PAGE = f"""{HEAD}
 # Less
 
@@ -245,6 +246,8 @@ def site(book):
             "nb_execution_cache_path": str(book / "cache"),
             "html_theme": "sphinx_book_theme",
             "html_theme_options.use_download_button": False,
+            "html_theme_options.article_header_end": ["menus.html"],
+            "templates_path": [str(ROOT / "docs/_templates")],
             "html_copy_source": False,
             "execution_modules": str(book / "src/examples"),
             "project": "Book",
@@ -258,7 +261,9 @@ def site(book):
 
 def links(html):
     """List what the buttons above a page lead to."""
-    return re.findall(r'<a href="([^"]+)"(?: download="[^"]*")? target="_blank"', html)
+    return re.findall(
+        r'<a href="([^"]+)" (?:download|target="_blank") class="btn', html
+    )
 
 
 def test_a_page_offers_exactly_its_notebook_and_its_markdown(site):
@@ -295,7 +300,7 @@ def test_a_published_page_can_be_launched(site):
         repository="https://github.com/someone/book",
     )
     found = links(page("part/less.html"))
-    assert found[2:] == [
+    assert found[:2] == [
         "https://colab.research.google.com/github/someone/book/blob/gh-pages/part/less.ipynb",
         "https://mybinder.org/v2/gh/someone/book/gh-pages?urlpath=lab%2Ftree%2Fpart%2Fless.ipynb",
     ]

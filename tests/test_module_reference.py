@@ -43,7 +43,7 @@ def site(tmp_path, monkeypatch):
     pages = {
         "index.md": toctree,
         "part/first.md": "# The first page\n",
-        "reference/modules.md": "# Modules\n\n{module-reference}\n",
+        "reference/modules.md": "# Modules\n\n```{module-reference}\n```\n",
     }
     return Site(
         tmp_path,
@@ -51,7 +51,6 @@ def site(tmp_path, monkeypatch):
         extensions=[
             "myst_nb",
             "sphinx_design",
-            "sphinx.ext.napoleon",
             "book.module_reference",
         ],
         myst_enable_extensions=["colon_fence"],

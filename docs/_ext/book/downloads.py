@@ -13,13 +13,13 @@ holds the site.
 
 from pathlib import Path
 from posixpath import basename
+from typing import NamedTuple
 from urllib.parse import quote
 
-from sphinx import addnodes
 from sphinx.util import logging
 
-from book import cells, exercise_index, export, module_reference
-from book.page import Page
+from book import cells, contents, exercise_index, export, module_reference
+from book.page import Block, Page, parts
 
 log = logging.getLogger(__name__)
 BRANCH = "gh-pages"  # where the built site, and so each notebook, lies on GitHub
@@ -36,65 +36,48 @@ def page_of(app, name) -> Page:
     return Page(file, Path(app.srcdir), app.config.published)
 
 
-def button(kind, text, url, tooltip):
-    """Return an entry for one of the theme's menus."""
-    look = {"text": text, "icon": f"fas fa-{kind}", "tooltip": tooltip}
-    return {"type": "link", "url": url, "label": f"open-{text.lstrip('.')}", **look}
+class Entry(NamedTuple):
+    """A line of a menu: a file to save, or another place for the page."""
+
+    text: str
+    icon: str
+    tooltip: str
+    url: str
+    saves: bool = False
 
 
-def file_button(kind, file, tooltip):
-    """Return an entry that saves a file, for which the theme has no field."""
-    return button(kind, Path(file).suffix, f'{file}" download="{file}', tooltip)
-
-
-def menu(kind, tooltip, buttons):
-    """Return a menu for the theme's header."""
-    look = {"icon": f"fas fa-{kind}", "tooltip": tooltip, "label": f"{kind}-buttons"}
-    return {"type": "group", "buttons": buttons, **look}
-
-
-def downloads(name, has_notebook):
-    """Return the menu that offers a page's files."""
+def downloads(name, has_notebook) -> list[Entry]:
+    """Return what a page offers to save."""
     stem = basename(name)
-    files = [file_button("file", f"{stem}.md", "Download the page as Markdown")]
+    files = [Entry(".md", "file", "Download the page as Markdown", f"{stem}.md", True)]
     if has_notebook:
         text = "Download the page as a notebook"
-        files.insert(0, file_button("code", f"{stem}.ipynb", text))
-    paper = {
-        "type": "javascript",
-        "javascript": "window.print()",
-        "text": "Print",
-        "icon": "fas fa-print",
-        "tooltip": "Print the page, or save it as PDF",
-        "label": "print-page",
-    }
-    return menu("download", "Download this page", [*files, paper])
+        files.insert(0, Entry(".ipynb", "code", text, f"{stem}.ipynb", True))
+    return files
 
 
-def launches(name, repository):
-    """Return the menu that runs a page elsewhere."""
+def launches(name, repository) -> list[Entry]:
+    """Return the places that run a page."""
     place = repository.removesuffix(".git").rstrip("/").partition("github.com/")[2]
     colab = (
         f"https://colab.research.google.com/github/{place}/blob/{BRANCH}/{name}.ipynb"
     )
     path = quote(f"lab/tree/{name}.ipynb", safe="")
     binder = f"https://mybinder.org/v2/gh/{place}/{BRANCH}?urlpath={path}"
-    buttons = [
-        button("play", "Colab", colab, "Run the page on Colab"),
-        button("play", "Binder", binder, "Run the page on Binder"),
+    return [
+        Entry("Colab", "play", "Run the page on Colab", colab),
+        Entry("Binder", "play", "Run the page on Binder", binder),
     ]
-    return menu("rocket", "Run this page", buttons)
 
 
-def add_buttons(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: offer what is written for the page."""
+def add_menus(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: tell `menus.html` what is written for the page."""
     if doctree is None:
         return
     has_notebook = page_of(app, pagename).is_notebook
-    menus = [downloads(pagename, has_notebook)]
+    context["downloads"] = downloads(pagename, has_notebook)
     if has_notebook and app.config.published and app.config.repository:
-        menus.append(launches(pagename, app.config.repository))
-    context["header_buttons"] = menus + context.get("header_buttons", [])
+        context["launches"] = launches(pagename, app.config.repository)
 
 
 def write_files(app, exception):
@@ -118,15 +101,28 @@ def write_files(app, exception):
 
 def write_page(page, modules, out, outputs):
     """Write a page's Markdown and, where it has cells, its notebook."""
-    text = module_reference.expanded(page.text, modules, page)
-    text = exercise_index.expanded(text, page)
-    text = export.markdown(text, page.file.parent)
+    text = export.markdown(with_lists(page, modules), page.file.parent)
     if page.is_notebook:
         text = export.with_outputs(page, text, outputs)
     put(out / f"{page.name}.md", text)
     if page.is_notebook:
         text = export.notebook_text(page, modules, outputs)
         put(out / f"{page.name}.ipynb", text)
+
+
+def with_lists(page, modules) -> str:
+    """Return the text of a page with the lists that write themselves."""
+    found = []
+    for part in parts(page.text):
+        if not isinstance(part, Block):
+            found.append(part)
+        elif part.name == "exercise-index":
+            found.append(exercise_index.text(page))
+        elif part.name == "module-reference":
+            found.append(module_reference.text(page, modules))
+        else:
+            found.append(part.source)
+    return "\n".join(found)
 
 
 def put(file, text):
@@ -147,8 +143,9 @@ def llms(app) -> str:
     start = f"{app.config.published.rstrip('/')}/" if app.config.published else ""
     root = page_of(app, app.config.root_doc)
     lines = [f"# {app.config.project}", "", f"> {root.description}"]
-    for caption, names in parts(app):
-        lines += ["", f"## {caption}", "", *(entry(app, name, start) for name in names)]
+    for caption, pages in contents.parts(Path(app.srcdir)):
+        entries = (entry(page, start) for page in pages)
+        lines += ["", f"## {caption or app.config.project}", "", *entries]
     lines += ["", "## Modules, each one file to copy", ""]
     for file in module_reference.files(folder_of_modules(app)):
         summary = module_reference.summary(file)
@@ -156,21 +153,10 @@ def llms(app) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parts(app):
-    """Yield the book's parts: a caption, and the pages below it."""
-    tree = app.env.get_doctree(app.config.root_doc)
-    for node in tree.findall(addnodes.toctree):
-        yield (
-            node["caption"] or app.config.project,
-            [name for _, name in node["entries"]],
-        )
-
-
-def entry(app, name, start) -> str:
+def entry(page, start) -> str:
     """Return a page's line in the list."""
-    page = page_of(app, name)
     about = f": {page.description}" if page.description else ""
-    return f"- [{page.title}]({start}{name}.md){about}"
+    return f"- [{page.title}]({start}{page.name}.md){about}"
 
 
 def setup(app):
@@ -178,6 +164,6 @@ def setup(app):
     app.setup_extension("book.execution")  # it owns the setting `execution_modules`
     app.add_config_value("published", "", "html", str)
     app.add_config_value("repository", "", "html", str)
-    app.connect("html-page-context", add_buttons, priority=502)  # after the theme's
+    app.connect("html-page-context", add_menus)
     app.connect("build-finished", write_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

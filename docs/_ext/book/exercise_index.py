@@ -1,34 +1,19 @@
 """The index of exercises writes itself: a line for each exercise of the book.
 
-A line `{exercise-index}` on a page becomes a list of all exercises, page by page in the
+The directive `exercise-index` becomes a list of all exercises, page by page in the
 order of the contents, each with a link to the exercise itself and the first sentence of
 what it asks. For that, each exercise gets a target named after the tag of its stub.
 """
 
-import re
 from pathlib import Path
 from posixpath import relpath
 
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
+from sphinx.util.docutils import SphinxDirective
+
+from book import contents
 from book.page import Page
-
-PLACE = "{exercise-index}"
-ENTRY = re.compile(r"^[\w-]+/[\w-]+$", re.M)  # a page in the contents
-
-
-def with_targets(page) -> str:
-    """Return the text of a page with a target at each exercise."""
-    lines = page.text.split("\n")
-    for exercise in reversed(page.exercises):
-        lines.insert(exercise.line + 1, f":name: exercise-{exercise.name}")
-    return "\n".join(lines)
-
-
-def pages(docs) -> list[Page]:
-    """List the pages that have exercises, in the order of the contents."""
-    index = docs / "index.md"
-    order = ENTRY.findall(index.read_text()) if index.exists() else []
-    found = (Page(docs / f"{entry}.md", docs) for entry in order)
-    return [page for page in found if page.file.exists() and page.exercises]
 
 
 def section(other, page) -> str:
@@ -40,28 +25,41 @@ def section(other, page) -> str:
     return "\n".join(lines)
 
 
-def expanded(text, page) -> str:
-    """Return the text of a page with all exercises in the place for them."""
-    sections = (section(other, page) for other in pages(page.docs))
-    return text.replace(PLACE, "\n\n".join(sections)) if PLACE in text else text
+def text(page) -> str:
+    """Return the index in MyST, to stand on a page."""
+    others = (other for other in contents.pages(page.docs) if other.exercises)
+    return "\n\n".join(section(other, page) for other in others)
 
 
-def fill(app, docname, source):
-    """Handle `source-read`: set the targets, and write the index."""
-    file = Path(app.env.doc2path(docname))
-    page = Page(file, Path(app.srcdir), source=source[0])
-    source[0] = expanded(with_targets(page), page)
+class ExerciseIndex(SphinxDirective):
+    """The index, made again when a page or the contents change."""
+
+    def run(self):
+        """Return the sections of the index."""
+        docs = Path(self.env.srcdir)
+        page = Page(Path(self.env.doc2path(self.env.docname)), docs)
+        for file in [docs / "index.md", *(p.file for p in contents.pages(docs))]:
+            self.env.note_dependency(file)
+        return self.parse_text_to_nodes(text(page), allow_section_headings=True)
 
 
-def outdated(app, env, added, changed, removed):
-    """Handle `env-get-outdated`: read the index again when any page changes."""
-    if not added | changed | removed:
-        return []
-    return [name for name in env.found_docs if PLACE in env.doc2path(name).read_text()]
+class Targets(SphinxTransform):
+    """Name each exercise after the tag of its stub, for links to lead to it."""
+
+    default_priority = 400  # before Sphinx collects what links may lead to
+
+    def apply(self):
+        """Name the boxes of this page: they stand in the order of its exercises."""
+        page = Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
+        boxes = self.document.findall(nodes.admonition)
+        boxes = [box for box in boxes if "exercise" in box["classes"]]
+        for box, exercise in zip(boxes, page.exercises, strict=False):
+            box["names"].append(f"exercise-{exercise.name}")
+            self.document.note_explicit_target(box)
 
 
 def setup(app):
-    """Register the handlers."""
-    app.connect("source-read", fill)
-    app.connect("env-get-outdated", outdated)
+    """Register the directive and the transform."""
+    app.add_directive("exercise-index", ExerciseIndex)
+    app.add_transform(Targets)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

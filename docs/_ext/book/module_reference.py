@@ -1,6 +1,6 @@
 """The module reference writes itself: one section for each module of the book.
 
-A line `{module-reference}` on a page becomes, for each file in the folder of modules, a
+The directive `module-reference` becomes, for each file in the folder of modules, a
 heading, its idea in one line, links to its page and to the file, the whole source in a
 dropdown, and its functions and classes. A new module appears without editing the page.
 """
@@ -11,13 +11,14 @@ from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
 
-from book.page import Page
+from sphinx.ext.napoleon import GoogleDocstring
+from sphinx.util.docutils import SphinxDirective
 
-PLACE = "{module-reference}"
+from book.page import Page, pages
+
 PACKAGE = "examples."
 CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")
 SHORT = ("attribute", "data", "property")
-PARKED = {}  # docstrings of attributes, while Napoleon runs
 SECTION = """\
 (module-{name})=
 ## {name}
@@ -68,8 +69,8 @@ def about(file) -> str:
 def explained(file, docs) -> list[Path]:
     """List the pages that bear a module's name or show some of its code."""
     shown = f"src/examples/{file.name}"
-    pages = (p for p in sorted(docs.glob("[!_]*/*.md")) if PLACE not in p.read_text())
-    return [p for p in pages if p.stem == file.stem or shown in p.read_text()]
+    found = (page for page in pages(docs) if page.name != "index")
+    return [p.file for p in found if p.file.stem == file.stem or shown in p.text]
 
 
 def links(file, page) -> str:
@@ -95,32 +96,34 @@ def section(file, page) -> str:
     )
 
 
-def expanded(text, folder, page) -> str:
-    """Return a page's text with the sections of all modules in the place for them."""
-    if PLACE not in text:
-        return text
-    sections = "\n".join(section(file, page) for file in files(folder))
-    return text.replace(PLACE, sections)
+def text(page, folder) -> str:
+    """Return the sections of all modules of a folder, to stand on a page."""
+    return "\n".join(section(file, page) for file in files(folder))
 
 
-def fill(app, docname, source):
-    """Handle `source-read`: write the sections."""
-    if PLACE not in source[0]:
-        return
-    folder = Path(app.config.execution_modules)
-    for file in files(folder):
-        app.env.note_dependency(file)
-    page = Page(Path(app.env.doc2path(docname)), Path(app.srcdir))
-    source[0] = expanded(source[0], folder, page)
+class ModuleReference(SphinxDirective):
+    """The sections of all modules, made again when a module or a page changes."""
+
+    def run(self):
+        """Return the sections."""
+        docs, folder = Path(self.env.srcdir), Path(self.config.execution_modules)
+        page = Page(Path(self.env.doc2path(self.env.docname)), docs)
+        for file in [*files(folder), *(other.file for other in pages(docs))]:
+            self.env.note_dependency(file)
+        self.env.metadata[self.env.docname]["modules"] = names(folder)
+        found = text(page, folder)
+        return self.parse_text_to_nodes(found, allow_section_headings=True)
+
+
+def names(folder) -> str:
+    """Return the names of the modules of a folder."""
+    return " ".join(file.stem for file in files(folder))
 
 
 def outdated(app, env, added, changed, removed):
     """Handle `env-get-outdated`: read the page again when a module comes or goes."""
-    names = [file.name for file in files(Path(app.config.execution_modules))]
-    before, env.example_modules = getattr(env, "example_modules", names), names
-    if before == names:
-        return []
-    return [name for name in env.found_docs if PLACE in env.doc2path(name).read_text()]
+    now = names(Path(app.config.execution_modules))
+    return [name for name, of in env.metadata.items() if of.get("modules", now) != now]
 
 
 def literal(code) -> str:
@@ -128,31 +131,25 @@ def literal(code) -> str:
     return f"``{code[1]}``" + ("\\ " if code[2] else "")
 
 
-def mark_code(app, what, name, *details):
-    """Handle `autodoc-process-docstring`: the book writes `code` as Markdown does.
+def as_rst(app, what, name, *details):
+    """Handle `autodoc-process-docstring`: write reStructuredText as autodoc reads it.
 
-    The module's own docstring stands on the page already, laid out as in the file.
+    The book writes `code` as Markdown does, and sections such as `Args:` as Google
+    does; a property has none. What a module says of itself stands on the page already.
     """
-    lines = details[-1]
+    value, _, lines = details
     if what == "module":
         lines.clear()
     lines[:] = CODE.sub(literal, "\n".join(lines)).split("\n")
-    if what in SHORT:
-        PARKED[name], lines[:] = lines[:], ["-"]
-
-
-def restore(app, what, name, *details):
-    """Undo what Napoleon makes of a property: it takes `words: words` for a type."""
-    if what in SHORT:
-        details[-1][:] = PARKED.pop(name)
+    if what not in SHORT:
+        lines[:] = GoogleDocstring(lines, what=what, name=name, obj=value).lines()
 
 
 def setup(app):
-    """Register the handlers."""
+    """Register the directive and the handlers."""
     app.setup_extension("book.execution")  # it owns the setting `execution_modules`
     app.setup_extension("sphinx.ext.autodoc")
-    app.connect("source-read", fill)
+    app.add_directive("module-reference", ModuleReference)
     app.connect("env-get-outdated", outdated)
-    app.connect("autodoc-process-docstring", mark_code, priority=400)
-    app.connect("autodoc-process-docstring", restore, priority=600)
+    app.connect("autodoc-process-docstring", as_rst)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
