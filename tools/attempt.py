@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import importlib
 import io
 import json
 import linecache
@@ -10,6 +9,7 @@ import re
 import traceback
 
 import jax
+from IPython import get_ipython
 
 
 def attempts(sources, names) -> str:
@@ -57,8 +57,7 @@ def same_mesh():
 def execute(source, names):
     """Run a cell among `names`; return the value of its last expression."""
     if magic := re.match(r"%%every(.*)\n", source):  # as IPython calls it
-        processes = importlib.import_module("examples.processes")
-        return processes.every(magic[1], source[magic.end() :])
+        return get_ipython().run_cell_magic("every", magic[1], source[magic.end() :])
     tree, last = ast.parse(source), None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: MIT-0
-"""Cells that run in every process: several JAX processes under one notebook.
+"""Cells that run in every process: several JAX processes under one Python.
 
 `Processes(4, devices=2)` starts four Pythons with two simulated devices each, which
-meet by `jax.distributed.initialize`. From then on a cell runs in all of them at once,
-and each keeps its own variables from cell to cell.
+connect by `jax.distributed.initialize`. From then on a cell runs in all of them at
+once, and each keeps its own variables from cell to cell.
 
     four = Processes(4, devices=2)
-    four.run("jax.process_index()")     anywhere: returns what each process had to show
-    %%every                             first line of a notebook's cell: the same, shown
+    four.run("jax.process_index()")     returns what each process shows
 
 What the processes print stands in the order of their numbers, equal outputs once. The
 lines that libraries write past Python, such as those of gloo, stay out of it. When a
-process dies, or the time is over, all are ended and the cell raises. They end with the
+process dies, or the time is over, all are ended and the call raises. They end with the
 Python that started them, however that ends.
 
 Cost: a start takes two to three seconds, most of it for importing JAX, and each process
@@ -24,14 +23,14 @@ Copy this file alone: it needs JAX only, on Linux or macOS.
 
 import contextlib
 import ctypes
+import enum
 import faulthandler
-import html
+import io
 import itertools
 import linecache
 import os
 import queue
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -49,16 +48,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 
 import jax
 
-GRACE = 3.0  # seconds that the others have when one process raised or died
-
-# The eight colours of the book's devices; the label says the same without them.
-COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442")
-COLOURS += ("#0072b2", "#d55e00", "#cc79a7", "#bbbbbb")
-BAR = "border-left: .25rem solid {}; margin: .5rem 0; padding-left: .75rem"
-LABEL = "font-size: .8rem; font-weight: 600; line-height: 1.5"
-TEXT = "background: none; border: 0; box-shadow: none; color: inherit; margin: 0"
-TEXT += "; overflow-wrap: anywhere; padding: 0; white-space: pre-wrap"
-
+GRACE = 3.0  # seconds that the other processes have when one raised or died
 CHILD = "import runpy, sys; runpy.run_path(sys.argv[1])['_live'](*sys.argv[2:])"
 JOIN = """
 import jax
@@ -69,24 +59,27 @@ jax.distributed.initialize(
 jax.devices()
 del jax
 """
-FATAL = re.compile(r"^(?:F\d{4} \S+ +\d+ (\S+\] .*)|(Fatal Python error: .*))$", re.M)
-WORDS = {  # of what `raised` alone would not tell
-    "raised Died": "died",
-    "raised Unfinished": "did not finish in time",
-}
+OWN = re.compile(r"^XLA_FLAGS$|_proxy$", re.I)  # variables that are not inherited
+FATAL = re.compile(r"^(?:F\d{4} \S+ +\d+ |(?=Fatal Python error: ))(.*)$", re.M)
 EXAMPLE = """
 import jax
-import jax.numpy as jnp
-
 mesh = jax.make_mesh((4,), ("x",))
-ids = jnp.arange(4.0, device=jax.NamedSharding(mesh, jax.P("x")))
-print("process", jax.process_index(), "of", jax.process_count())
+ids = jax.numpy.arange(4.0, device=jax.NamedSharding(mesh, jax.P("x")))
 print("holds", [float(shard.data[0]) for shard in ids.addressable_shards])
 float(ids.sum())
 """
 
 
-# ------------------------------------------------------------- what a cell has to show
+# ------------------------------------------------------------------ what a cell shows
+
+
+class Outcome(enum.IntEnum):
+    """How a cell ended in a process; likely causes of other outcomes come first."""
+
+    DIED, RAISED, RETURNED, UNFINISHED = range(4)
+
+
+WORDS = "died", "raised {}", "did not raise", "did not finish in time"  # by outcome
 
 
 @dataclass(frozen=True)
@@ -94,8 +87,8 @@ class Shown:
     """What one process shows after a cell.
 
     `printed` is what it printed, `value` the last line's value, and `html` that value's
-    form for the web, if it has one. `error` ends in the exception, or tells how the
-    process ended; `kinds` names the exception's classes, or is "Died" or "Unfinished".
+    form for the web, if it has one. `error` ends in the exception, or says how the
+    process ended; `kinds` names the exception's classes.
     """
 
     printed: str = ""
@@ -103,29 +96,23 @@ class Shown:
     html: str = ""
     error: str = ""
     kinds: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.RETURNED
 
     def raised(self, wanted: str) -> bool:
         """Whether the error is `wanted`, such as "ValueError: a phrase of it"."""
         kind, _, phrase = wanted.partition(":")
-        return kind.strip() in self.kinds and phrase.strip() in self.error
+        kinds = *self.kinds, self.outcome.name.title()
+        return kind.strip() in kinds and phrase.strip() in self.error
 
     def __str__(self) -> str:
         """Write all of it as text."""
         parts = self.printed, self.value, self.error
         return "\n".join(part.rstrip("\n") for part in parts if part)
 
-    def _repr_html_(self) -> str:
-        value = self.html or _pre(self.value)
-        return _pre(self.printed) + value + _pre(self.error)
-
-
-def _pre(text: str) -> str:
-    return f'<pre style="{TEXT}">{html.escape(text.rstrip())}</pre>' if text else ""
-
 
 @dataclass(frozen=True, repr=False)
 class Output:
-    """What all processes show after a cell; it displays itself, and prints as text."""
+    """What all processes show after a cell; it prints itself, equal parts once."""
 
     shown: tuple[Shown, ...] = ()
 
@@ -147,7 +134,8 @@ class Output:
         """Name processes: "process 0", "processes 1, 3" or "every process"."""
         if 1 < len(ranks) == len(self.shown):
             return "every process"
-        return f"process{'es' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+        noun = "process" if len(ranks) == 1 else "processes"
+        return f"{noun} {', '.join(map(str, ranks))}"
 
     def __repr__(self) -> str:
         """Write the label of each group, and below it what the group shows."""
@@ -155,27 +143,14 @@ class Output:
             f"[{self.label(ranks)}]\n{shown}" for shown, ranks in self.groups.items()
         )
 
-    def _repr_html_(self) -> str:
-        return "".join(
-            f'<div role="group" aria-label="{self.label(ranks)}" '
-            f'style="{BAR.format(self._colour(ranks))}">'
-            f'<div style="{LABEL}">{self.label(ranks)}</div>{shown._repr_html_()}</div>'
-            for shown, ranks in self.groups.items()
-        )
-
-    def _colour(self, ranks: Sequence[int]) -> str:
-        everyone = 1 < len(ranks) == len(self.shown)
-        return "currentColor" if everyone else COLOURS[ranks[0] % len(COLOURS)]
-
 
 class ProcessesError(RuntimeError):
     """A cell did not end as it should have; `output` is what the processes show."""
 
-    def __init__(self, reason: str, output: Output = Output()):
-        """Keep the reason and what was shown until then."""
+    def __init__(self, reason: str, output: Output = Output(), displayed=False):
+        """Keep the reason, what was shown until then, and whether it is displayed."""
         super().__init__(reason)
-        self.output = output
-        self.displayed = False
+        self.output, self.displayed = output, displayed
 
     def __str__(self) -> str:
         """Give the reason, and what the processes show unless that stands above."""
@@ -183,7 +158,7 @@ class ProcessesError(RuntimeError):
         return f"{self.args[0]}{shown}".rstrip()
 
     def _render_traceback_(self) -> list[str]:
-        """Tell IPython to show no frames: those of this file explain nothing."""
+        """Return what IPython shows: no frames, those of this file explain nothing."""
         return [f"ProcessesError: {self}"]
 
 
@@ -197,9 +172,9 @@ def _live(channel: str, printed: str, warned: str, tied: str):
     sys.path = [place or os.getcwd() for place in sys.path]  # "" would follow a chdir
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-    style = {"buffering": 1, "encoding": "utf-8", "errors": "backslashreplace"}
-    sys.stdout = os.fdopen(int(printed), "w", **style)
-    sys.stderr = os.fdopen(int(warned), "w", **style)
+    style = {"encoding": "utf-8", "errors": "backslashreplace", "write_through": True}
+    sys.stdout = io.TextIOWrapper(io.FileIO(int(printed), "w"), **style)
+    sys.stderr = io.TextIOWrapper(io.FileIO(int(warned), "w"), **style)
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     cells: queue.SimpleQueue = queue.SimpleQueue()
     parent = Connection(int(channel))
@@ -209,7 +184,7 @@ def _live(channel: str, printed: str, warned: str, tied: str):
 
 
 def _listen(parent: Connection, cells: queue.SimpleQueue):
-    """Hand cells on; end this process, whatever it does, when the parent is gone."""
+    """Pass cells on; end this process, whatever it does, when the parent has ended."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             cells.put(parent.recv())
@@ -221,19 +196,16 @@ def _perform(source: str, name: str, names: dict) -> dict:
     linecache.cache[name] = len(source), None, source.splitlines(True), name
     try:
         value = _value(source, name, names)
-        jax.effects_barrier()  # what jax.debug.print still has to say
+        jax.effects_barrier()  # wait for what jax.debug.print prints
         shows = None if isinstance(value, type) else getattr(value, "_repr_html_", None)
         text = "" if value is None else repr(value)
-        return {"value": text, "html": (shows and shows()) or ""}
+        return {"value": text, "html": (shows() if shows else "") or ""}
     except BaseException as error:
         frames = traceback.extract_tb(error.__traceback__)
         frames = [frame for frame in frames if frame.filename.startswith("<cell")]
         lines = traceback.format_list(frames) + traceback.format_exception_only(error)
         kinds = tuple(kind.__name__ for kind in type(error).__mro__)
         return {"error": "".join(lines), "kinds": kinds}
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
 
 
 def _value(source: str, name: str, names: dict):
@@ -263,7 +235,7 @@ class _Record:
         return os.fstat(self.number).st_size
 
     def read(self, start: int = 0) -> str:
-        """Return the text from `start` on, and leave the writer's position alone."""
+        """Return the text from `start` on; the writer's position stays."""
         return os.pread(self.number, self.size - start, start).decode(errors="replace")
 
     def take(self) -> str:
@@ -294,16 +266,18 @@ class _Child:
         theirs.close()
 
     def send(self, source: str):
-        """Send a cell, unless the process is gone."""
+        """Send a cell, unless the process has ended."""
         with contextlib.suppress(OSError):
             self.channel.send(source)
 
     def receive(self) -> Shown:
         """Return what the process sends, or how it ended."""
         try:
-            return Shown(**self.channel.recv())
+            reply = self.channel.recv()
         except (EOFError, OSError):
-            return Shown(error=self.end(), kinds=("Died",))
+            return Shown(error=self.end(), outcome=Outcome.DIED)
+        ended = Outcome.RAISED if "error" in reply else Outcome.RETURNED
+        return Shown(**reply, outcome=ended)
 
     def unfinished(self, cell: str, source: str) -> Shown:
         """Return at which line of a cell the process is; it goes on."""
@@ -315,7 +289,7 @@ class _Child:
             found = re.findall(f'"{cell}", line (\\d+)', self.log.read(start))
         lines = (source.splitlines()[int(number) - 1] for number in found[-1:])
         where = "".join(f" line {found[-1]}:\n    {line.strip()}" for line in lines)
-        return Shown(error=f"Unfinished:{where}\n", kinds=("Unfinished",))
+        return Shown(error=f"Unfinished:{where}\n", outcome=Outcome.UNFINISHED)
 
     def end(self) -> str:
         """End the process and what it started; return how it ended."""
@@ -323,14 +297,10 @@ class _Child:
             os.killpg(self.process.pid, signal.SIGKILL)
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        reasons = (f"\n{first or second}" for first, second in self._last_words())
-        return f"Died: {how}{''.join(reasons)}\n"
-
-    def _last_words(self) -> list[tuple[str, str]]:
-        return FATAL.findall(self.log.read())
+        return "\n".join([f"Died: {how}", *FATAL.findall(self.log.read())]) + "\n"
 
     def close(self):
-        """End the process, and let go of what was shared with it."""
+        """End the process, and release what was shared with it."""
         self.end()
         self.channel.close()
         for record in (self.printed, self.warned, self.log):
@@ -346,7 +316,7 @@ def _end(children: list[_Child]):
 
 @contextlib.contextmanager
 def _port() -> Iterator[int]:
-    """Hold a port that nobody else is given, but that the coordinator may open."""
+    """Reserve a port, so that no program but the coordinator opens it."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(("127.0.0.1", 0))
@@ -355,12 +325,8 @@ def _port() -> Iterator[int]:
 
 def _environment(devices: int, more: Mapping[str, str] | None) -> dict[str, str]:
     """Return the variables of a process that has simulated devices of its own."""
-    mine = {
-        name: text
-        for name, text in os.environ.items()
-        if name != "XLA_FLAGS" and not name.lower().endswith("_proxy")
-    }
-    return mine | {
+    inherited = {n: text for n, text in os.environ.items() if not OWN.search(n)}
+    return inherited | {
         "JAX_ENABLE_PREEMPTION_SERVICE": "0",  # else SIGTERM does nothing
         "JAX_NUM_CPU_DEVICES": str(devices),
         "JAX_PLATFORMS": "cpu",
@@ -370,16 +336,14 @@ def _environment(devices: int, more: Mapping[str, str] | None) -> dict[str, str]
     }
 
 
-class Processes:
+class Processes(contextlib.AbstractContextManager):
     """Several JAX processes on this machine that run the same cells.
 
     `len` counts them (0 once they have ended), `with` ends them, and so does `close`.
     """
 
-    newest: "Processes | None" = None
-
     def __init__(self, count, devices=1, timeout=60.0, env=None, initialize=True):
-        """Start the processes, and let them meet.
+        """Start the processes, and connect them.
 
         Args:
             count: the number of processes.
@@ -394,50 +358,30 @@ class Processes:
             ProcessesError: when the processes do not start.
         """
         if count < 1 or devices < 1:
-            raise ValueError(
-                f"{count} processes with {devices} devices each: pass 1 or more of both"
-            )
+            raise ValueError(f"{count} x {devices} devices: pass 1 or more of both")
         self.timeout, self._cells = timeout, itertools.count()
         self._children: list[_Child] = []
         self.close = weakref.finalize(self, _end, self._children)
-        variables = _environment(devices, env)
+        variables, join = _environment(devices, env), JOIN if initialize else ""
         with _port() as port:
             self._children += (_Child(variables) for _ in range(count))
-            join = JOIN if initialize else ""
-            self._start(
-                [join.format(port=port, count=count, rank=i) for i in self.ranks]
-            )
-        before = Processes.newest
-        self._before = weakref.ref(before) if before else lambda: None
-        Processes.newest = self
-        if shell := _shell():
-            shell.register_magic_function(every, "cell", "every")
-
-    def __enter__(self) -> "Processes":
-        """Return the processes."""
-        return self
+            joins = [join.format(port=port, count=count, rank=i) for i in range(count)]
+            self._start(joins)
 
     def __exit__(self, *error):
-        """End the processes; `%%every` goes to those before them again."""
+        """End the processes."""
         self.close()
-        if Processes.newest is self:
-            Processes.newest = self._before()
 
     def __len__(self) -> int:
         """Count the processes."""
         return len(self._children)
 
     @property
-    def ranks(self) -> range:
-        """The numbers of the processes."""
-        return range(len(self))
-
-    @property
     def ids(self) -> tuple[int, ...]:
         """The number that the operating system gave to each process."""
         return tuple(child.process.pid for child in self._children)
 
-    def run(self, source, timeout=None, raises="", on=None) -> Output:
+    def run(self, source, timeout=None, raises="", on=None, show=None) -> Output:
         """Run code in every process; return what each one shows.
 
         Args:
@@ -446,6 +390,7 @@ class Processes:
             raises: an exception that must come and is then shown, such as "ValueError",
                 or "ValueError: a phrase" of its text; also "Died" and "Unfinished".
             on: the processes that must raise it, and no others; all if not given.
+            show: a function that displays the output, even where this then raises.
 
         Raises:
             ValueError: when `on` names a process that is not there.
@@ -454,35 +399,35 @@ class Processes:
         """
         if not self:
             raise ProcessesError("the processes have ended: start new ones")
-        wanted = set(self.ranks if on is None else on) if raises else set()
-        if outside := wanted.difference(self.ranks):
+        wanted = set(range(len(self)) if on is None else on) if raises else set()
+        if outside := wanted.difference(range(len(self))):
             raise ValueError(f"no process {sorted(outside)} among {len(self)}")
         limit = self.timeout if timeout is None else timeout
         output = self._ask([source] * len(self), limit, GRACE if not raises else limit)
-        self._judge(output, raises, wanted)
+        if show:
+            show(output)
+        self._check(output, raises, wanted, displayed=bool(show))
         return output
 
     def _start(self, sources: list[str]):
         """Run the first cell of each process."""
         output = self._ask(sources, max(self.timeout, 60), GRACE)
-        try:
-            self._judge(output, "", set())
-        except ProcessesError:
+        if any(shown.error for shown in output.shown):
             self.close()
-            raise
+        self._check(output, "", set())
 
     def _ask(self, sources: list[str], limit: float, grace: float) -> Output:
         """Send each process its code; return what they show when it is over."""
         try:
             shown = self._replies(sources, limit, grace)
-        except BaseException:  # such as KeyboardInterrupt: they may wait for ever
+        except BaseException:  # such as KeyboardInterrupt: a cell may never end
             self.close()
             raise
         for rank, child in enumerate(self._children):
             shown[rank] = replace(shown[rank], printed=child.printed.take())
             if warned := child.warned.take():
                 print(f"[process {rank}]\n{warned}", end="", file=sys.stderr)
-        if any({"Died", "Unfinished"} & {*one.kinds} for one in shown):
+        if any(one.outcome in (Outcome.DIED, Outcome.UNFINISHED) for one in shown):
             self.close()
         return Output(tuple(shown))
 
@@ -500,82 +445,25 @@ class Processes:
                     end = min(end, time.monotonic() + grace)
         for rank in open_.values():
             found[rank] = self._children[rank].unfinished(cell, sources[rank])
-        return [found[rank] for rank in self.ranks]
+        return [found[rank] for rank in range(len(self))]
 
-    def _judge(self, output: Output, raises: str, wanted: set[int]):
+    def _check(self, output, raises: str, wanted: set[int], displayed=False):
         """Raise ProcessesError unless the wanted processes, and no others, raised."""
-        wrong: dict[str, list[int]] = {}
+        wrong: dict[tuple[Outcome, str], list[int]] = {}
         for rank, shown in enumerate(output.shown):
             right = shown.raised(raises) if rank in wanted else not shown.error
             if not right:
-                what = f"raised {shown.kinds[0]}" if shown.kinds else "did not raise"
-                wrong.setdefault(WORDS.get(what, what), []).append(rank)
+                what = WORDS[shown.outcome].format(*shown.kinds[:1])
+                wrong.setdefault((shown.outcome, what), []).append(rank)
         if not wrong:
             return
-        causes = sorted(wrong.items(), key=lambda pair: "not" in pair[0])
-        parts = [f"{output.label(ranks)} {what}" for what, ranks in causes]
+        causes_first = sorted(wrong.items(), key=lambda pair: pair[0][0])
+        parts = [f"{output.label(ranks)} {what}" for (_, what), ranks in causes_first]
         if wanted:
             parts.append(f"expected was {raises} on {output.label(sorted(wanted))}")
         if not self:
             parts.append("all processes were ended")
-        raise ProcessesError("; ".join(parts), output)
-
-
-# ----------------------------------------------------------------------- in a notebook
-
-
-def _shell():
-    """Return IPython's shell if this is one."""
-    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(",")))
-
-
-def _options(line: str) -> dict:
-    """Read the options of `%%every`."""
-    kinds = {"--raises": str, "--on": _ranks, "--timeout": float}
-    words = shlex.split(line)
-    try:
-        pairs = zip(words[::2], words[1::2], strict=True)
-        return {name.removeprefix("--"): kinds[name](text) for name, text in pairs}
-    except (KeyError, ValueError):
-        raise ValueError(
-            f"%%every {line}: the options are --raises ERROR, --on 0,1 and "
-            "--timeout SECONDS"
-        ) from None
-
-
-def _display(output: Output):
-    """Show an output in a notebook; print it elsewhere."""
-    if not output.groups:
-        return
-    if shell := _shell():
-        data = {"text/plain": str(output), "text/html": output._repr_html_()}
-        shell.display_pub.publish(data)
-    else:
-        print(output)
-
-
-def every(line: str, cell: str):
-    """Run a cell in every process: `%%every --raises ERROR --on 0,1 --timeout SECONDS`.
-
-    The processes are those started last; the options, all of which may be left out,
-    are those of `Processes.run`. Raises ValueError for other options, ProcessesError as
-    `Processes.run` does.
-    """
-    if not Processes.newest:
-        raise ProcessesError(
-            "no processes are left: call Processes(4, devices=2) first"
-        )
-    try:
-        output = Processes.newest.run(cell, **_options(line))
-    except ProcessesError as error:
-        error.displayed = True
-        _display(error.output)
-        raise
-    _display(output)
+        raise ProcessesError("; ".join(parts), output, displayed)
 
 
 def main():

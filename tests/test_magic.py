@@ -1,0 +1,155 @@
+"""Cells that begin with `%%every`: where they run, what is shown, and their options."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from examples import magic
+from examples.processes import Output, Processes, ProcessesError, Shown
+
+SOURCE = Path(__file__).parents[1] / "src"
+SLOW = 60  # seconds after which a test has failed
+OUTPUT = Output(
+    (Shown(printed="one\n"), Shown(printed="two\n"), Shown(printed="one\n"))
+)
+
+
+class Shell:
+    """What of IPython's shell is used."""
+
+    def __init__(self):
+        self.magics, self.published, self.formats = {}, [], []
+        self.display_formatter, self.formatters = self, {"text/html": self}
+        self.display_pub = self
+
+    def register_magic_function(self, function, kind, name):
+        self.magics[kind, name] = function
+
+    def for_type_by_name(self, *names):
+        self.formats.append(names)
+
+    def publish(self, data):
+        self.published.append(data)
+
+    def every(self, line, cell):
+        self.magics["cell", "every"](line, cell)
+
+
+@pytest.fixture(scope="module")
+def four():
+    with Processes(4, devices=2, timeout=SLOW) as four:
+        four.run("import jax\nme = jax.process_index()")
+        yield four
+
+
+@pytest.fixture
+def shell(four, monkeypatch):
+    """A notebook in which `%%every` runs cells in four processes."""
+    shell = Shell()
+    monkeypatch.setattr(magic, "_shell", lambda: shell)
+    assert magic.every(four) is four
+    return shell
+
+
+def test_a_cell_displays_what_the_processes_show(shell):
+    shell.every("", "me // 2")
+    (data,) = shell.published
+    assert data["text/plain"] == "[processes 0, 1]\n0\n[processes 2, 3]\n1"
+    assert data["text/html"].count('role="group"') == 2
+    shell.every("", "quiet = 1")
+    assert len(shell.published) == 1
+
+
+def test_the_magic_goes_to_the_processes_that_were_given_last(shell, four):
+    with Processes(1, initialize=False) as one:
+        shell.every("", "me")
+        magic.every(one)
+        shell.every("", "'alone'")
+    assert shell.published[-1]["text/plain"] == "[process 0]\n'alone'"
+    with pytest.raises(ProcessesError, match="start new ones"):
+        shell.every("", "1")
+    magic.every(four)
+    shell.every("", "me < 4")
+    assert shell.published[-1]["text/plain"] == "[every process]\nTrue"
+
+
+def test_its_options_are_those_of_run(shell):
+    cell = "raise ValueError('a b')"
+    shell.every('--raises "ValueError: a b" --timeout 50 --on 0,1,2,3', cell)
+    with pytest.raises(ProcessesError, match="process 0 raised ValueError"):
+        shell.every("--raises ValueError --on 1,2,3", cell)
+    line = '--raises "ValueError: a b" --on 0,3 --timeout 2.5'
+    assert magic.options(line) == {
+        "raises": "ValueError: a b",
+        "on": (0, 3),
+        "timeout": 2.5,
+    }
+    assert magic.options("") == {}
+
+
+@pytest.mark.parametrize(
+    "line", ["--raise ValueError", "5", "--timeout soon", "--on x"]
+)
+def test_other_options_are_refused(shell, line):
+    with pytest.raises(ValueError, match="the options are --raises ERROR"):
+        shell.every(line, "me")
+
+
+def test_an_error_is_displayed_once(shell):
+    with pytest.raises(ProcessesError) as caught:
+        shell.every("", "1 / me")
+    assert str(caught.value) == "process 0 raised ZeroDivisionError"
+    assert caught.value._render_traceback_() == [f"ProcessesError: {caught.value}"]
+    assert "ZeroDivisionError: " in shell.published[0]["text/html"]
+
+
+def test_the_web_page_names_the_processes_in_words():
+    page = magic.as_html(OUTPUT)
+    assert page.index('aria-label="processes 0, 2"') < page.index(">process 1</div>")
+    all_alike = magic.as_html(Output(OUTPUT.shown[::2]))
+    assert "border-left: .25rem solid currentColor" in all_alike
+    assert magic.as_html(Output((Shown(),) * 3)) == ""
+
+
+def test_each_process_has_the_colour_of_its_number():
+    alone = [
+        Output(tuple(Shown(value="x" * (n == rank)) for n in range(10)))
+        for rank in range(10)
+    ]
+    bars = [re.findall(r"solid (#\w+)", magic.as_html(output)) for output in alone]
+    assert [colour for (colour,) in bars] == [*magic.COLOURS, *magic.COLOURS[:2]]
+
+
+def test_what_is_shown_is_escaped_and_a_value_keeps_its_form_for_the_web():
+    shown = Shown(printed="<above>", value="Bold()", html="<b>1</b>", error="<below>")
+    page = magic.as_html(Output((shown,)))
+    assert page.index("&lt;above&gt;") < page.index("<b>1</b>")
+    assert page.index("<b>1</b>") < page.index("&lt;below&gt;")
+    assert "Bold" not in page
+
+
+def test_outside_a_notebook_an_output_is_printed(four, capsys):
+    assert magic.every(four) is four
+    magic.display(OUTPUT)
+    assert capsys.readouterr().out == "[processes 0, 2]\none\n[process 1]\ntwo\n"
+
+
+NOTEBOOK = """
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+shell.run_cell("from examples.magic import every")
+shell.run_cell("from examples.processes import Processes")
+shell.run_cell("two = every(Processes(2))")
+shell.run_cell("%%every\\nimport jax\\njax.process_index()")
+output = shell.user_ns["two"].run("1 + 1")
+print(shell.display_formatter.format(output)[0]["text/html"])
+shell.user_ns["two"].close()
+"""
+
+
+def test_it_works_in_ipython(run):
+    shown = run("-c", NOTEBOOK, cwd=SOURCE)
+    assert "[process 0]\n0\n[process 1]\n1" in shown
+    assert 'aria-label="every process"' in shown
