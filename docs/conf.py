@@ -14,6 +14,9 @@ from jupyter_client import KernelManager  # noqa: E402
 # The one place for the published address: with it, pages offer Colab and Binder.
 published = ""  # such as "https://shardbook.example.org"
 repository = ""  # such as "https://github.com/OWNER/shardbook"
+edition = os.environ.get("BOOK_EDITION", "")  # its folder, where a tag is built
+if published and edition:
+    published = f"{published}/{edition}"
 
 # What every kernel sees.
 KERNEL = {
@@ -87,7 +90,7 @@ html_logo = html_favicon = "_static/logo.svg"
 html_math_renderer = "svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = ["cells.js"]
+html_js_files = ["cells.js", "editions.js"]
 html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_domain_indices = html_use_index = False
@@ -95,7 +98,9 @@ html_show_sphinx = False
 html_last_updated_fmt = None
 toc_object_entries = False
 templates_path = ["_templates"]
-html_sidebars = {"**": ["home.html", "find.html", "sbt-sidebar-nav.html"]}
+html_sidebars = {
+    "**": ["home.html", "editions.html", "find.html", "sbt-sidebar-nav.html"]
+}
 html_theme_options = {
     "article_header_end": ["menus.html", "article-header-buttons.html"],
     "logo": {"text": project},

@@ -5,10 +5,11 @@
     arrays/meshes.md     its source, with the code that it includes
     modules/NAME.py      the modules
     llms.txt             all of these, each with a line on what it is
+    editions.json        no edition yet: tools/publish.py fills it
 
 Where `published` (the site's address) and `repository` (its address on GitHub) are set,
 a page also offers to launch its notebook on Colab and on Binder, from the branch that
-holds the site.
+holds the site, and there from the folder of the `edition`, if the site is one.
 """
 
 from pathlib import Path
@@ -77,7 +78,8 @@ def add_menus(app, pagename, templatename, context, doctree):
     has_notebook = page_of(app, pagename).is_notebook
     context["downloads"] = downloads(pagename, has_notebook)
     if has_notebook and app.config.published and app.config.repository:
-        context["launches"] = launches(pagename, app.config.repository)
+        place = f"{app.config.edition}/{pagename}".lstrip("/")  # on the branch
+        context["launches"] = launches(place, app.config.repository)
 
 
 def write_files(app, exception):
@@ -95,6 +97,7 @@ def write_files(app, exception):
     for file in sorted(modules.glob("*.py")):
         put(out / "modules" / file.name, file.read_text())
     put(out / "llms.txt", llms(app))
+    put(out / "editions.json", "{}\n")
     if app.config.repository:
         put(out / "binder/requirements.txt", "\n".join(packages(app)) + "\n")
 
@@ -160,8 +163,9 @@ def entry(page, start) -> str:
 
 
 def setup(app):
-    """Register the two settings and the handlers."""
+    """Register the settings and the handlers."""
     app.setup_extension("book.execution")  # it owns the setting `execution_modules`
+    app.add_config_value("edition", "", "html", str)
     app.add_config_value("published", "", "html", str)
     app.add_config_value("repository", "", "html", str)
     app.connect("html-page-context", add_menus)
