@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import network as tool
+import network_cost as tool
 import numpy as np
 import pytest
 from jax import lax

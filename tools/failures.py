@@ -106,16 +106,19 @@ class Case:
     def knob(self) -> str:
         """What is set otherwise than JAX does, as you would write it."""
         words = [f"{name}={value}" for name, value in self.options.items()]
-        words += [f"XLA_FLAGS={self.flags}"] * bool(self.flags)
-        words += [f"Guard(deadline={self.deadline:g})"] * bool(self.deadline)
-        return " ".join([*words, *["sys.excepthook with os._exit"] * bool(self.hook)])
+        if self.flags:
+            words.append(f"XLA_FLAGS={self.flags}")
+        if self.deadline:
+            words.append(f"Guard(deadline={self.deadline:g})")
+        if self.hook:
+            words.append("sys.excepthook with os._exit")
+        return " ".join(words)
 
     @property
-    def culprits(self) -> set[int]:
-        """The processes that are not asked what they see."""
-        everyone = range(self.processes)
+    def failing(self) -> set[int]:
+        """The processes that fail, or do not start; the others are observed."""
         if self.started is not None:
-            return set(everyone) - set(self.started)
+            return set(range(self.processes)) - set(self.started)
         return {0} if self.event.startswith(FIRST) else {self.processes - 1}
 
 
@@ -150,7 +153,7 @@ COLUMNS = ("case", "processes", "devices", "knob", "seen", "code", "seconds")
 
 
 def variables(devices: int) -> dict[str, str]:
-    """Return those of a process: ours, but no proxy, no flags, and so many CPUs."""
+    """Return the environment without proxies and XLA's flags, with so many CPUs."""
     mine = {
         name: text
         for name, text in os.environ.items()
@@ -188,7 +191,7 @@ def ended(process: subprocess.Popen, output, since: float) -> tuple:
 
 
 def row(name: str) -> dict:
-    """Run a case; return what that of the others saw which stayed longest."""
+    """Run a case; return what was seen by the process that ended last."""
     case, now = CASES[name], time.monotonic()
     (port,) = free_ports(1)
     numbers = range(case.processes) if case.started is None else case.started
@@ -205,7 +208,7 @@ def row(name: str) -> dict:
         others = [
             (process, output, now)
             for number, process, output in zip(numbers, processes, outputs, strict=True)
-            if number not in case.culprits
+            if number not in case.failing
         ]
         with ThreadPoolExecutor(len(others)) as pool:
             ends = list(pool.map(lambda other: ended(*other), others))

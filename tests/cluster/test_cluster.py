@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import lack
-from network import inside, measured, theory
+from network_cost import inside, measured, theory
 from throwaway import run
 from transcripts import BINDINGS, bindings, kept
 

@@ -1,4 +1,4 @@
-"""Survey all operations with the JAX that is installed: `tools/atlas.py FOLDER`.
+"""Survey all operations with the JAX that is installed: `tools/survey.py FOLDER`.
 
 The table is kept as FOLDER/atlas.csv, or, for a JAX that is not that of the lock, as
 FOLDER/atlas-VERSION.csv; what differs from the book's table is printed.

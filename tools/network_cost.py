@@ -1,4 +1,4 @@
-"""Measure what a network costs: `tools/network.py FOLDER`.
+"""Measure what a network costs: `tools/network_cost.py FOLDER`.
 
 Two hosts of four devices run the programs of `PROGRAMS` at each rate of `RATES`, and
 sums of several sizes at one of them. The hosts are network namespaces of this machine
@@ -123,7 +123,7 @@ def mesh_of(order: str) -> jax.sharding.Mesh:
 
 
 def sent() -> int:
-    """Return the bytes that this host has sent since it is there."""
+    """Return the bytes that this host has sent since it was made."""
     (line,) = re.findall(r"eth0:(.*)", Path("/proc/net/dev").read_text())
     return int(line.split()[8])
 
@@ -175,7 +175,7 @@ def cases(rate: str) -> list[tuple[str, str, int]]:
 
 
 def host(number: str, chosen: str, rounds: str, file: str):
-    """Be a host: run everything in turns; host 0 writes what was measured."""
+    """Run everything in turns on this host; host 0 writes what was measured."""
     if number == "0":
         line = shlex.join([sys.executable, __file__, "host", "1", chosen, rounds, file])
         subprocess.Popen([ROOT / "tools/hosts.sh", "on", "host1", line])
