@@ -5,7 +5,8 @@
     nox -s failures -- killed        what follows `--` goes to one measurement
 
 Old and new values stand side by side; a mark says that they differ by more than noise.
-A measurement that fails leaves its table as it was, and the others go on.
+A measurement that fails leaves its table as it was, but for rows that were finished, and
+the others go on.
 """
 
 import json
