@@ -10,8 +10,8 @@ a device holds two panels of the traveller, never the whole of it, and that prod
     matmul_rs     a  [M, K@x]   b  [K@x, N]   ->  c  [M@x, N]    c travels
 
 Each device sends P - 1 panels, (P - 1) / P of the traveller: as much as an all-gather
-or a reduce-scatter of it. With `ways=2` half a panel goes each way round: as many bytes
-in twice as many messages, over both directions of every link.
+or a reduce-scatter of it; `cost` gives the bytes. With `ways=2` half a panel goes each
+way round: as many bytes in twice as many messages, over both directions of every link.
 
 Words held beside operands and result, on three devices or more: ring_matmul 2 KN/P +
 MN/P + 2 MK/P^2, ag_matmul 2 MK/P + MN/P^2, matmul_rs MN/P + MK/P^2; with `ways=2` at
@@ -30,7 +30,6 @@ from numbers import Integral
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 ROWS, COLUMNS = jax.P("x", None), jax.P(None, "x")
@@ -42,23 +41,17 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
     return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
 
 
-def wide(*arrays: Array) -> jnp.dtype:
-    """Return the type to add up products in: float32 for narrower floats."""
-    with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(*arrays)
-    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
-    return jnp.dtype(jnp.float32) if narrow else dtype
-
-
-def common(*arrays: Array) -> np.dtype:
+def common(*arrays: Array) -> jnp.dtype:
     """Return the type of a result, also where JAX shall promote nothing by itself."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 
 
 def product(a: Array, b: Array) -> Array:
-    """Multiply two blocks: [m, k] x [k, n] -> [m, n], in the type `wide(a, b)`."""
-    return jnp.dot(a, b, preferred_element_type=wide(a, b))
+    """Multiply two blocks: [m, k] x [k, n] -> [m, n]; narrow floats give float32."""
+    dtype = common(a, b)
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.dot(a, b, preferred_element_type=jnp.float32 if narrow else dtype)
 
 
 def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
@@ -95,24 +88,15 @@ def promotes(dtype: jnp.dtype) -> bool:
     return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
 
 
-def check_arrays(**arrays: Array):
-    """Raise ValueError unless all arguments are arrays."""
-    for name, x in arrays.items():
-        if not isinstance(x, Array):
-            raise ValueError(f"{name} is a {type(x).__name__}: pass an array")
-
-
 def check_matrices(a: Array, b: Array):
     """Raise ValueError unless a [M, K] and b [K, N] have a product."""
-    check_arrays(a=a, b=b)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+    one, two = (getattr(x, "shape", type(x).__name__) for x in (a, b))
+    if len(one) != 2 or len(two) != 2 or one[1] != two[0] or 0 in (*one, *two):
+        raise ValueError(f"{one} x {two} is no product of two matrices, or is empty")
 
 
-def check_numbers(a: Array, b: Array):
-    """Raise ValueError unless there are numbers, of types that have a common one."""
-    if not a.size * b.size:
-        raise ValueError(f"{a.shape} x {b.shape}: there is nothing to multiply")
+def check_types(a: Array, b: Array):
+    """Raise ValueError unless numbers of a and b have a common type."""
     if a.dtype != b.dtype and not (promotes(a.dtype) and promotes(b.dtype)):
         raise ValueError(f"{a.dtype}, {b.dtype} have no common type: convert one")
 
@@ -128,64 +112,74 @@ def check_divisible(name: str, size: int, count: int):
 def check_product(a: Array, b: Array, *counts: int):
     """Raise ValueError unless M, K and N of a [M, K] and b [K, N] can be cut so."""
     check_matrices(a, b)
-    check_numbers(a, b)
+    check_types(a, b)
     for name, size, count in zip("MKN", (*a.shape, b.shape[1]), counts, strict=True):
         check_divisible(name, size, count)
 
 
-def lanes(rows: int, ways: int) -> list[tuple[int, int, int]]:
+def in_halves(rows: int, ways: int) -> list[tuple[int, int, int]]:
     """Return `step, first, height` of the parts in which a panel of `rows` travels."""
-    if not isinstance(ways, Integral) or ways not in (1, 2):
-        raise ValueError(f"a ring has 1 or 2 ways round, not {ways}")
     half = rows // ways
     return [(+1, 0, half), (-1, half, rows - half)][:ways]
 
 
-def circulate(panel: Array, ways: int, meet: Callable, total: Array) -> Array:
-    """Fold `total = meet(total, part, row)` over the panels of all devices, ours first.
+def check_ring(a: Array, b: Array, ways: int, cut: str):
+    """Raise ValueError unless a ring can cut those of M, K and N that `cut` names."""
+    [size] = mesh_sizes("x")
+    if not isinstance(ways, Integral) or ways not in (1, 2):
+        raise ValueError(f"a ring has 1 or 2 ways round, not {ways}")
+    check_product(a, b, *(size if name in cut else 1 for name in "MKN"))
 
-    panel: [m, ..], our rows of a matrix [M@x, ..]. Call it inside `jax.shard_map`.
 
-    Each `part` holds the rows of that matrix from number `row` on.
+def pass_on(parts: list[Array]) -> list[Array]:
+    """Send the parts of a panel to the next device: the first east, the second west."""
+    return [shift(part, "x", step) for part, step in zip(parts, (1, -1), strict=False)]
+
+
+def circulate(panel: Array, ways: int, fold: Callable, total: Array) -> Array:
+    """Return `total = fold(total, part, row)` over the panels of all devices.
+
+    panel: [m, ..], this device's rows of a matrix [M@x, ..], which come first
+
+    Each `part` holds the rows of that matrix from number `row` on. Call it inside
+    `jax.shard_map`.
     """
     size, rank = lax.axis_size("x"), lax.axis_index("x")
-    m, routes = panel.shape[0], lanes(panel.shape[0], ways)
+    m, routes = len(panel), in_halves(len(panel), ways)
 
-    def use(turn, parts, total):
+    def fold_all(i, parts, total):
         for part, (step, first, _) in zip(parts, routes, strict=True):
-            total = meet(total, part, (rank - step * turn) % size * m + first)
+            total = fold(total, part, (rank - step * i) % size * m + first)
         return total
 
-    def hop(turn, carry):
+    def hop(i, carry):
         parts, total = carry
-        steps = [step for step, _, _ in routes]
-        after = list(map(shift, parts, ["x"] * ways, steps))
-        return after, use(turn, parts, total)  # neither waits for the other
+        # neither needs the other's result
+        return pass_on(parts), fold_all(i, parts, total)
 
     parts = [panel[first : first + height] for _, first, height in routes]
     parts, total = lax.fori_loop(0, size - 1, hop, (parts, total))
-    return use(size - 1, parts, total)
+    return fold_all(size - 1, parts, total)
 
 
-def collect(m: int, ways: int, part: Callable) -> Array:
-    """Return the sum over all devices of what they hold for our m rows: [m, ..].
+def ring_reduce(m: int, ways: int, part: Callable) -> Array:
+    """Return the sum over all devices of their parts of this device's rows: [m, ..].
 
-    Call it inside `jax.shard_map`. `part(row, height)` is what a device holds for the
-    rows from number `row` on. Sums go round, grow at every device, end at their owner.
+    `part(row, height)` is what a device adds to the rows from number `row` on. Sums go
+    round the ring, grow at every device and end at their owner. Call it inside
+    `jax.shard_map`.
     """
     size, rank = lax.axis_size("x"), lax.axis_index("x")
-    routes = lanes(m, ways)
+    routes = in_halves(m, ways)
 
-    def mine(turn):
+    def own(i):
         for step, first, height in routes:
-            yield part((rank - step * turn) % size * m + first, height)
+            yield part((rank - step * i) % size * m + first, height)
 
-    def hop(turn, totals):
-        steps = [step for step, _, _ in routes]
-        arrived = map(shift, totals, ["x"] * ways, steps)
-        return [total + own for total, own in zip(arrived, mine(turn), strict=True)]
+    def hop(i, totals):
+        return list(map(jnp.add, pass_on(totals), own(i)))
 
-    return jnp.concatenate(lax.fori_loop(2, size + 1, hop, list(mine(1))))
+    return jnp.concatenate(lax.fori_loop(2, size + 1, hop, list(own(1))))
 
 
 @jax.jit(static_argnames="ways")
@@ -196,19 +190,16 @@ def ring_matmul(a: Array, b: Array, ways: int = 1) -> Array:
 
     Raises ValueError if x does not divide M and K, or `ways` is not 1 or 2.
     """
-    [size] = mesh_sizes("x")
-    lanes(0, ways)
-    check_product(a, b, size, size, 1)
+    check_ring(a, b, ways, "MK")
 
     @jax.shard_map(in_specs=(ROWS, ROWS), out_specs=ROWS)
     def multiply(rows, panel):
-        def meet(total, part, row):
+        def fold(total, part, row):
             columns = lax.dynamic_slice_in_dim(rows, row, part.shape[0], axis=1)
             return total + product(columns, part)
 
-        shape = rows.shape[0], panel.shape[1]
-        zeros = jnp.zeros_like(rows, shape=shape, dtype=wide(a, b))
-        return circulate(panel, ways, meet, zeros).astype(common(a, b))
+        zeros = product(rows[:, :0], panel[:0])  # of the type of the sums
+        return circulate(panel, ways, fold, zeros).astype(common(a, b))
 
     return multiply(place(a, ROWS), place(b, ROWS))
 
@@ -221,19 +212,17 @@ def ag_matmul(a: Array, b: Array, ways: int = 1) -> Array:
 
     Raises ValueError if x does not divide M and N, or `ways` is not 1 or 2.
     """
-    [size] = mesh_sizes("x")
-    lanes(0, ways)
-    check_product(a, b, size, 1, size)
+    check_ring(a, b, ways, "MN")
 
     @jax.shard_map(in_specs=(ROWS, COLUMNS), out_specs=COLUMNS)
     def multiply(panel, columns):
-        def meet(c, part, row):
+        def fold(c, part, row):
             rows = product(part, columns).astype(c.dtype)
             return lax.dynamic_update_slice_in_dim(c, rows, row, axis=0)
 
-        shape, dtype = (a.shape[0], columns.shape[1]), common(a, b)
-        c = jnp.zeros_like(columns, shape=shape, dtype=dtype)
-        return circulate(panel, ways, meet, c)
+        shape = a.shape[0], columns.shape[1]
+        c = jnp.zeros_like(columns, shape=shape, dtype=common(a, b))
+        return circulate(panel, ways, fold, c)
 
     return multiply(place(a, ROWS), place(b, COLUMNS))
 
@@ -246,9 +235,7 @@ def matmul_rs(a: Array, b: Array, ways: int = 1) -> Array:
 
     Raises ValueError if x does not divide M and K, or `ways` is not 1 or 2.
     """
-    [size] = mesh_sizes("x")
-    lanes(0, ways)
-    check_product(a, b, size, size, 1)
+    check_ring(a, b, ways, "MK")
 
     @jax.shard_map(in_specs=(COLUMNS, ROWS), out_specs=ROWS)
     def multiply(columns, rows):
@@ -256,22 +243,28 @@ def matmul_rs(a: Array, b: Array, ways: int = 1) -> Array:
             piece = lax.dynamic_slice_in_dim(columns, row, height)
             return product(piece, rows).astype(common(a, b))
 
-        return collect(a.shape[0] // size, ways, part)
+        return ring_reduce(a.shape[0] // lax.axis_size("x"), ways, part)
 
     return multiply(place(a, COLUMNS), place(b, ROWS))
 
 
+def cost(multiply: Callable, a: Array, b: Array) -> int:
+    """Return the bytes that one device sends in `multiply(a, b)`, one way round or two.
+
+    `multiply` is one of the three above, on the mesh in context.
+    """
+    [size], c = mesh_sizes("x"), jax.eval_shape(multiply, a, b)
+    traveller = {ring_matmul: b, ag_matmul: a, matmul_rs: c}[multiply]
+    return (size - 1) * traveller.size * traveller.dtype.itemsize // size
+
+
 def main():
-    """Multiply two random matrices round a ring of every device there is."""
-    count = jax.device_count()
-    with jax.set_mesh(jax.make_mesh((count,), ("x",))):
-        keys = jax.random.split(jax.random.key(0))
-        shape = (64 * count, 64 * count)
-        a, b = (
-            jax.random.normal(key, shape, out_sharding=jax.P("x", None)) for key in keys
-        )
-        c = ring_matmul(a, b, ways=2)
-        print(f"{jax.typeof(c)}  mean square {(c**2).mean():.1f}, expect {shape[1]}")
+    """Multiply a random matrix by itself round a ring of every device there is."""
+    n = 64 * jax.device_count()
+    with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("x",))):
+        a = jax.random.normal(jax.random.key(0), (n, n), out_sharding=ROWS)
+        c = ring_matmul(a, a, ways=2)
+        print(f"{jax.typeof(c)}  mean square {(c**2).mean():.1f}, expect {n}")
 
 
 if __name__ == "__main__":

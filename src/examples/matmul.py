@@ -8,7 +8,8 @@ blocks of a and a column of blocks of b. The three algorithms bring them there.
     cannon      the same, on a mesh of p x p devices
     summa_25d   a  [M@x, K@(z,y)]  b  [K@(z,x), N@y]  ->  c  [M@x, N@(y,z)]
 
-Words that one device sends, on X x Y (x Z) devices, P in all; MK, KN, MN are sizes:
+Words that one device sends, on X x Y (x Z) devices, P in all; MK, KN, MN are sizes
+(`cost` gives the bytes):
 
     summa       (Y - 1) MK/P + (X - 1) KN/P                      2 panels collectives
     cannon      p (MK + KN)/P                                    2 p collectives
@@ -28,11 +29,11 @@ Copy this file alone: it needs JAX only.
 """
 
 import math
+from collections.abc import Callable
 from numbers import Integral
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 BLOCKS = jax.P("x", "y")
@@ -44,23 +45,17 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
     return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
 
 
-def wide(*arrays: Array) -> jnp.dtype:
-    """Return the type to add up products in: float32 for narrower floats."""
-    with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(*arrays)
-    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
-    return jnp.dtype(jnp.float32) if narrow else dtype
-
-
-def common(*arrays: Array) -> np.dtype:
+def common(*arrays: Array) -> jnp.dtype:
     """Return the type of a result, also where JAX shall promote nothing by itself."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 
 
 def product(a: Array, b: Array) -> Array:
-    """Multiply two blocks: [m, k] x [k, n] -> [m, n], in the type `wide(a, b)`."""
-    return jnp.dot(a, b, preferred_element_type=wide(a, b))
+    """Multiply two blocks: [m, k] x [k, n] -> [m, n]; narrow floats give float32."""
+    dtype = common(a, b)
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.dot(a, b, preferred_element_type=jnp.float32 if narrow else dtype)
 
 
 def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
@@ -97,24 +92,15 @@ def promotes(dtype: jnp.dtype) -> bool:
     return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
 
 
-def check_arrays(**arrays: Array):
-    """Raise ValueError unless all arguments are arrays."""
-    for name, x in arrays.items():
-        if not isinstance(x, Array):
-            raise ValueError(f"{name} is a {type(x).__name__}: pass an array")
-
-
 def check_matrices(a: Array, b: Array):
     """Raise ValueError unless a [M, K] and b [K, N] have a product."""
-    check_arrays(a=a, b=b)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise ValueError(f"{a.shape} x {b.shape} is no product of two matrices")
+    one, two = (getattr(x, "shape", type(x).__name__) for x in (a, b))
+    if len(one) != 2 or len(two) != 2 or one[1] != two[0] or 0 in (*one, *two):
+        raise ValueError(f"{one} x {two} is no product of two matrices, or is empty")
 
 
-def check_numbers(a: Array, b: Array):
-    """Raise ValueError unless there are numbers, of types that have a common one."""
-    if not a.size * b.size:
-        raise ValueError(f"{a.shape} x {b.shape}: there is nothing to multiply")
+def check_types(a: Array, b: Array):
+    """Raise ValueError unless numbers of a and b have a common type."""
     if a.dtype != b.dtype and not (promotes(a.dtype) and promotes(b.dtype)):
         raise ValueError(f"{a.dtype}, {b.dtype} have no common type: convert one")
 
@@ -130,23 +116,25 @@ def check_divisible(name: str, size: int, count: int):
 def check_product(a: Array, b: Array, *counts: int):
     """Raise ValueError unless M, K and N of a [M, K] and b [K, N] can be cut so."""
     check_matrices(a, b)
-    check_numbers(a, b)
+    check_types(a, b)
     for name, size, count in zip("MKN", (*a.shape, b.shape[1]), counts, strict=True):
         check_divisible(name, size, count)
 
 
-def check_panels(panels: int):
-    """Raise ValueError unless a sum can be taken in so many panels."""
+def check_panels(a: Array, b: Array, panels: int, mesh: list[int]):
+    """Raise ValueError unless this mesh can take a sum in so many panels."""
     if not isinstance(panels, Integral) or panels < 1:
         raise ValueError(f"a sum cannot be taken in {panels} panels: pass 1 or more")
+    x, y, z = (*mesh, 1)[:3]
+    check_product(a, b, x, math.lcm(x, y) * z * panels, y * z)
 
 
 def multiply_panels(a: Array, b: Array, panels: int) -> Array:
     """Multiply all blocks of a layer x, y of the mesh: [m, k], [l, n] -> [m, n].
 
     Call it inside `jax.shard_map`. Any order of k gives the same sum. So k is cut into
-    pieces, as many as fit both ways of cutting it, and panel number `turn` takes one
-    slice out of every piece: everybody owns a part of it, and a gather brings it.
+    pieces, as many as fit both ways of cutting it, and panel number i takes slice i of
+    every piece: each device holds a part of every panel, and a gather joins them.
     """
     x, y = lax.axis_size("x"), lax.axis_size("y")
     parts = math.lcm(x, y)
@@ -155,16 +143,14 @@ def multiply_panels(a: Array, b: Array, panels: int) -> Array:
     b_pieces = b.reshape(parts // x, panels, width, b.shape[1])
 
     @jax.checkpoint  # the gradient gathers panels again rather than keep them all
-    def add(turn, total):
-        rows = lax.dynamic_index_in_dim(a_pieces, turn, 2)
-        rows = rows.reshape(a.shape[0], parts // y * width)
-        columns = lax.dynamic_index_in_dim(b_pieces, turn, 1)
-        columns = columns.reshape(parts // x * width, b.shape[1])
+    def add(i, total):
+        rows = a_pieces[:, :, i].reshape(a.shape[0], parts // y * width)
+        columns = b_pieces[:, i].reshape(parts // x * width, b.shape[1])
         rows = lax.all_gather(rows, "y", axis=1, tiled=True)
         columns = lax.all_gather(columns, "x", axis=0, tiled=True)
         return total + product(rows, columns)
 
-    zeros = jnp.zeros_like(a, shape=(a.shape[0], b.shape[1]), dtype=wide(a, b))
+    zeros = product(a[:, :0], b[:0])  # of the type of the sums
     return lax.fori_loop(0, panels, add, zeros).astype(common(a, b))
 
 
@@ -178,9 +164,7 @@ def summa(a: Array, b: Array, panels: int = 4) -> Array:
     of b. Raises ValueError unless x divides M, y divides N, and the least common
     multiple of both, times `panels`, divides K.
     """
-    x, y = mesh_sizes("x", "y")
-    check_panels(panels)
-    check_product(a, b, x, math.lcm(x, y) * panels, y)
+    check_panels(a, b, panels, mesh_sizes("x", "y"))
 
     @jax.shard_map(in_specs=(BLOCKS, BLOCKS), out_specs=BLOCKS)
     def multiply(a, b):
@@ -199,9 +183,7 @@ def summa_25d(a: Array, b: Array, panels: int = 4) -> Array:
     the type of the result. Raises ValueError unless x divides M, y z divides N, and
     z `panels` times the least common multiple of x and y divides K.
     """
-    x, y, z = mesh_sizes("x", "y", "z")
-    check_panels(panels)
-    check_product(a, b, x, math.lcm(x, y) * z * panels, y * z)
+    check_panels(a, b, panels, mesh_sizes("x", "y", "z"))
     specs = jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")
 
     @jax.shard_map(in_specs=specs, out_specs=jax.P("x", ("y", "z")))
@@ -220,9 +202,8 @@ def skew(a: Array, b: Array) -> tuple[Array, Array]:
     Call it inside `jax.shard_map` over a square mesh.
     """
     p = lax.axis_size("x")
-    places = [(i, j, (j - i) % p, (i - j) % p) for i in range(p) for j in range(p)]
-    west = [(i * p + j, i * p + left) for i, j, left, _ in places]
-    north = [(i * p + j, up * p + j) for i, j, _, up in places]
+    west = [(i * p + j, i * p + (j - i) % p) for i in range(p) for j in range(p)]
+    north = [(i * p + j, (i - j) % p * p + j) for i in range(p) for j in range(p)]
     return lax.ppermute(a, ("x", "y"), west), lax.ppermute(b, ("x", "y"), north)
 
 
@@ -242,30 +223,39 @@ def cannon(a: Array, b: Array) -> Array:
 
     @jax.shard_map(in_specs=(BLOCKS, BLOCKS), out_specs=BLOCKS)
     def multiply(a, b):
-        def turn(_, carry):
+        def step(_, carry):
             a, b, total = carry
-            # neither the shifts nor the product wait for the other
+            # neither the shifts nor the product need the other's result
             return shift(a, "y", -1), shift(b, "x", -1), total + product(a, b)
 
-        zeros = jnp.zeros_like(a, shape=(a.shape[0], b.shape[1]), dtype=wide(a, b))
-        a, b, total = lax.fori_loop(0, x - 1, turn, (*skew(a, b), zeros))
+        zeros = product(a[:, :0], b[:0])  # of the type of the sums
+        a, b, total = lax.fori_loop(0, x - 1, step, (*skew(a, b), zeros))
         return (total + product(a, b)).astype(common(a, b))
 
     return multiply(place(a, BLOCKS), place(b, BLOCKS))
 
 
+def cost(multiply: Callable, a: Array, b: Array) -> int:
+    """Return the bytes that one device sends in `multiply(a, b)`, of one dtype.
+
+    `multiply` is `summa`, `cannon` or `summa_25d`, on the mesh in context.
+    """
+    x, y, z = (*mesh_sizes(*("xyz" if multiply is summa_25d else "xy")), 1)[:3]
+    skewed = multiply is cannon and x > 1
+    words = (y - 1 + skewed) * a.size + (x - 1 + skewed) * b.size
+    words += (z - 1) * a.shape[0] * b.shape[1]
+    return words * a.dtype.itemsize // (x * y * z)
+
+
 def main():
-    """Multiply two random matrices by SUMMA on every device there is."""
+    """Multiply a random matrix by itself by SUMMA on every device there is."""
     count = jax.device_count()
     x = max(i for i in range(1, math.isqrt(count) + 1) if count % i == 0)
     with jax.set_mesh(jax.make_mesh((x, count // x), ("x", "y"))):
-        keys = jax.random.split(jax.random.key(0))
         shape = (16 * count, 16 * count)
-        a, b = (
-            jax.random.normal(key, shape, out_sharding=jax.P("x", "y")) for key in keys
-        )
-        c = summa(a, b)
-        print(f"{jax.typeof(c)}  mean square {(c**2).mean():.1f}, expect {shape[1]}")
+        a = jax.random.normal(jax.random.key(0), shape, out_sharding=BLOCKS)
+        c = summa(a, a)
+        print(f"{jax.typeof(c)}  mean square {(c**2).mean():.1f}, expect {len(a)}")
 
 
 if __name__ == "__main__":

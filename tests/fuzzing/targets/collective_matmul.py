@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from examples import collective_matmul
 
-INNER = "shift", "wide", "common", "product", "place", "check_matrices"
-INNER += "check_product", "circulate", "collect"
+INNER = "shift", "common", "product", "place", "check_matrices", "check_types"
+INNER += "check_product", "check_ring", "pass_on", "circulate", "ring_reduce", "cost"
 
 ROWS, COLUMNS = jax.P("x"), jax.P(None, "x")
 SPECS = {

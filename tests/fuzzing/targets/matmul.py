@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from examples import matmul
 
-INNER = "shift", "wide", "common", "product", "place", "check_matrices"
-INNER += "check_product", "multiply_panels", "skew"
+INNER = "shift", "common", "product", "place", "check_matrices", "check_types"
+INNER += "check_product", "check_panels", "multiply_panels", "skew", "cost"
 
 BLOCKS = jax.P("x", "y")
 LAYERS = jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")
