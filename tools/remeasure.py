@@ -5,7 +5,7 @@
     nox -s failures -- killed        what follows `--` goes to one measurement
 
 Old and new values stand side by side; a mark says that they differ by more than noise.
-A measurement that fails leaves its table as it was, but for rows that were finished, and
+A measurement that fails leaves its table as it was, but for rows that were finished;
 the others go on.
 """
 
