@@ -5,16 +5,16 @@
 
 All steps stand inside `live_devices`: it gives every process the same list of devices
 that are alive, and raises in all of them if one died within. The survivors repeat the
-step on the devices that are left. Who comes back is on the list again, and everybody
-takes the state of process 0.
+step on the devices that are left. A process that returns is on the list again, and all
+take the state of process 0.
 
 Its limits, as of JAX 0.12:
-- process 0 may not die, for the others meet there: it ends with the whole job;
-- each process holds the whole state, for what only the dead one held is gone;
+- process 0 may not die, because it coordinates: the whole job ends with it;
+- each process holds the whole state, because what only the dead one held is lost;
 - a death is noticed when a collective gives up, which takes CPUs the seconds of
   `--xla_cpu_collective_timeout_seconds`, and when heartbeats stay away;
-- the gradient is a mean over fewer rows for as long as somebody is missing, so that the
-  numbers are not those of an undisturbed run;
+- the gradient is a mean over fewer rows while a process is missing, so that the numbers
+  are not those of an undisturbed run;
 - `live_devices` is in `jax.experimental`, and may change.
 
 Copy this file alone: it needs JAX 0.12 and NumPy, on Linux or macOS.
@@ -35,9 +35,9 @@ import numpy as np
 from jax.experimental.multihost_utils import live_devices
 
 COUNT, DEVICES, STEPS, ROWS = 3, 2, 30, 8
-VICTIM, LAST = 2, 10  # the process that is killed, and after how many steps
-TIMEOUT = 5  # seconds after which a collective without all its devices gives up
-SILENCE = 8  # seconds without a heartbeat after which a process counts as dead
+KILLED, LAST = 2, 10  # the process that is killed, and after how many steps
+COLLECTIVE_SECONDS = 5  # after which a collective without all devices gives up
+HEARTBEAT_SECONDS = 8  # without a heartbeat, after which a process counts as dead
 
 
 @jax.jit
@@ -76,7 +76,7 @@ def step_on(devices, number, w, agreed):
 
 
 def train(births: Path):
-    """Make steps with whoever is alive, until all are done and nobody is missing."""
+    """Make steps on the devices that are alive, until all is done and none missing."""
     number, w, before, failures = 0, np.zeros(3, np.float32), [], 0
     while number < STEPS or len(before) < COUNT * DEVICES:
         try:
@@ -101,7 +101,7 @@ def turned(alive: list, births: Path) -> list:
     """Return the devices in another order for each process that came back.
 
     JAX finds a communicator by the order of its devices. One in which a process died
-    must not be found again. All read the same number: who is alive wrote before.
+    must not be found again. All read the same number: processes write before they join.
     """
     turn = (len(births.read_bytes()) - COUNT) % len(alive)
     return alive[turn:] + alive[:turn]
@@ -114,25 +114,25 @@ def tell(*words):
 
 
 def kill(births: Path, number: int):
-    """Die as the machine might: at the wrong moment, and without a word."""
-    mine = jax.process_index() == VICTIM
+    """Kill this process, if it is the one to be killed: as when a machine fails."""
+    mine = jax.process_index() == KILLED
     if mine and number == LAST and len(births.read_bytes()) == COUNT:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def join(address: str, number: int, births: Path):
-    """Meet the others, for the first time or again; then train with them."""
+    """Join the job, for the first time or again, and train."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with `main`
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with `main`
     if os.getppid() != int(os.environ["STARTED_BY"]):
-        os._exit(1)  # it died while we imported JAX
+        os._exit(1)  # it ended while this process imported JAX
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # where Gloo greets its peers
+    os.dup2(2, 1)  # where Gloo prints its connections
     jax.config.update("jax_enable_recoverability", True)
     with births.open("ab") as file:
         file.write(b".")
     jax.distributed.initialize(
-        address, COUNT, number, heartbeat_timeout_seconds=SILENCE
+        address, COUNT, number, heartbeat_timeout_seconds=HEARTBEAT_SECONDS
     )
     train(births)
     sys.stdin.read()  # process 0 stays until the others have ended
@@ -142,7 +142,7 @@ def join(address: str, number: int, births: Path):
 
 def start(number: int, address: str, births: str) -> subprocess.Popen:
     """Start process `number`; `main` reads what process 0 prints."""
-    flags = f"--xla_cpu_collective_timeout_seconds={TIMEOUT}"
+    flags = f"--xla_cpu_collective_timeout_seconds={COLLECTIVE_SECONDS}"
     cpus = {"JAX_NUM_CPU_DEVICES": str(DEVICES), "JAX_PLATFORMS": "cpu"}
     cpus |= {"STARTED_BY": str(os.getpid()), "TF_CPP_MIN_LOG_LEVEL": "2"}
     return subprocess.Popen(
@@ -155,7 +155,7 @@ def start(number: int, address: str, births: str) -> subprocess.Popen:
 
 
 def main():
-    """Start all processes, and the victim again once the others go on without it."""
+    """Start all processes, and the killed one again once the others go on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     with tempfile.TemporaryDirectory() as folder:
@@ -165,8 +165,8 @@ def main():
             for line in children[0].stdout:
                 print(line, end="", flush=True)
                 if line == f"on {DEVICES * (COUNT - 1)} devices\n":
-                    children[VICTIM].wait()
-                    children[VICTIM] = start(VICTIM, address, births)
+                    children[KILLED].wait()
+                    children[KILLED] = start(KILLED, address, births)
                 if line.startswith("weights"):
                     break
             codes = [child.wait() for child in children[1:]]

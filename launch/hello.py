@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT-0
-"""Say who takes part in a job, and check that all can compute together.
+"""Print the processes of a job, and check that all can compute together.
 
     sbatch one-node.sbatch                      in a job of Slurm
     mpirun -n 4 python hello.py                 under MPI
@@ -49,8 +49,8 @@ def on_this_host() -> int:
     """Return how many devices the processes on this host have together."""
     host = zlib.crc32(socket.gethostname().encode()) % 2**31
     mine = np.array([host, jax.local_device_count()], np.int32)
-    everybody = process_allgather(mine).reshape(-1, 2)
-    return int(everybody[everybody[:, 0] == host, 1].sum())
+    hosts = process_allgather(mine).reshape(-1, 2)
+    return int(hosts[hosts[:, 0] == host, 1].sum())
 
 
 def check(platform: str, devices: int, env: dict):

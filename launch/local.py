@@ -16,13 +16,13 @@ to stderr, without Gloo's greetings.
     fails in one process            the others are ended        the code of that one
     has saved, and exits with 75    the others are ended        75
     is killed there by signal S     the others are ended        128 + S
-    runs longer than --timeout      say where, and are ended    124
+    runs longer than --timeout      show stacks, are ended      124
     Ctrl-C, SIGTERM, SIGHUP         get it, have --grace        128 + signal
     kill -9 of this launcher        are killed
 
 After a signal the processes have 30 s to save, or the seconds of `--grace`; a second
-signal ends them at once. Whoever does not go is killed, for JAX catches SIGTERM, and
-all that it started with it, unless that has made a session of its own. A failure counts
+signal ends them at once. A process that does not end (JAX catches SIGTERM) is killed,
+with all that it started, unless that has made a session of its own. A failure counts
 when the exception leaves the script: at exit, JAX would wait 300 s for the others.
 
 `--max-restarts` starts all processes again after a failure or a save (75), so often in
@@ -48,8 +48,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 GLOO = re.compile(rb"\[Gloo\] Rank|number of connected peer ranks")
-MERCY = 1.0  # seconds from SIGTERM to SIGKILL, after a failure
-GRACE = 30.0  # and after a signal to us, for those who save
+KILL_DELAY = 1.0  # seconds from SIGTERM to SIGKILL, after a failure
+GRACE_SECONDS = 30.0  # and after a signal to the launcher, in which to save
 SAVED = 75  # the exit code EX_TEMPFAIL: nothing is wrong, start me again
 REQUESTS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
@@ -97,13 +97,13 @@ boot(globals())
 
 
 def write(target: int, data: bytes):
-    """Write all of `data` to our stdout, 1, or our stderr, 2."""
+    """Write all of `data` to stdout, 1, or stderr, 2."""
     while data:
         data = data[os.write(target, data) :]
 
 
 def say(words: str):
-    """Write a line of the launcher's own to stderr."""
+    """Write a line of the launcher itself to stderr."""
     write(2, f"local.py: {words}\n".encode())
 
 
@@ -114,7 +114,7 @@ def kill(group: int, number: int):
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a port of this machine on which no process listens."""
     while True:
         port = random.randrange(61440, 65536)  # Linux gives these to no connection
         with contextlib.suppress(OSError), socket.create_server(("", port)):
@@ -127,7 +127,7 @@ def environment(processes: int, devices: int | None, restart: int) -> dict[str, 
     address = f"127.0.0.1:{free_port()}"
     shared |= {  # JAX would have asked Open MPI first
         "JAX_COORDINATOR_ADDRESS": address,
-        "JAX_COORDINATOR_BIND_ADDRESS": address,  # else every host may come in
+        "JAX_COORDINATOR_BIND_ADDRESS": address,  # else every host may connect
         "SLURM_JOB_ID": "1",
         "SLURM_NTASKS": str(processes),
         "SLURM_RESTART_COUNT": str(restart),
@@ -140,8 +140,8 @@ def environment(processes: int, devices: int | None, restart: int) -> dict[str, 
     return shared
 
 
-def guard(lifeline: int):
-    """Wait until the launcher is gone, then kill the groups that it still had."""
+def watch_launcher(lifeline: int):
+    """Wait for the end of the launcher, then kill the groups that it still had."""
     os.setsid()
     for number in REQUESTS:
         signal.signal(number, signal.SIG_IGN)
@@ -154,15 +154,15 @@ def guard(lifeline: int):
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[Callable[[str], None]]:
-    """Fork a guard who outlives even our kill -9; yield a way to tell it of groups."""
+def watched() -> Iterator[Callable[[str], None]]:
+    """Fork a process that kills the groups if this one ends; yield what adds them."""
     lifeline, end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(end)
-            os.closerange(0, 3)  # who reads our output shall not wait for the guard
-            guard(lifeline)
+            os.closerange(0, 3)  # a reader of the output must not wait for this process
+            watch_launcher(lifeline)
         finally:
             os._exit(0)
     os.close(lifeline)
@@ -226,15 +226,15 @@ class Process:
 
     id: int
     popen: subprocess.Popen
-    logs: list[int]  # the files of its stdout and stderr, or neither
+    logs: list[int]  # the files of its stdout and stderr, or none
     streams: list[Stream] = field(default_factory=list)
     tail: list[bytes] = field(default_factory=list)
     code: int | None = None  # as a shell gives it; known before the end when it fails
     ended: bool = False
-    victim: bool = False
+    silenced: bool = False
 
     def poll(self):
-        """See whether it has ended; if so, end its children and read the last lines."""
+        """If it has ended, end its children and read the last lines."""
         if self.ended or self.popen.poll() is None:
             return
         self.ended = True
@@ -247,7 +247,7 @@ class Process:
             os.close(log)
 
     def report(self, line: bytes):
-        """Take the code with which it is about to end."""
+        """Note the code with which it is about to end."""
         self.code = int(line) % 256
 
     def out(self, line: bytes):
@@ -264,15 +264,15 @@ class Process:
         if GLOO.search(line):
             return
         self.tail = [*self.tail[-39:], line]
-        if not (self.logs or self.victim):
+        if not (self.logs or self.silenced):
             write(2, self.mark(line))
 
     def mark(self, line: bytes) -> bytes:
         """Return the line with the number of its process."""
         return b"[%d] %b" % (self.id, line)
 
-    def speak(self):
-        """Show the last lines of its stderr, unless they came live."""
+    def show_stderr(self):
+        """Show the last lines of its stderr, unless they were shown live."""
         for stream in self.streams:
             if not self.ended:
                 stream.drain()
@@ -331,11 +331,11 @@ class Job:
     deadline: float
     processes: list[Process] = field(default_factory=list)
     code: int | None = None  # the verdict, once there is one
-    culprit: Process | None = None  # who failed first
-    last: float = float("inf")  # when those that remain are killed
+    failed_first: Process | None = None  # the process that failed first
+    last: float = float("inf")  # when those that still run are killed
 
     def run(self, restart: int) -> int:
-        """Start all processes, attend to them, and return the exit code."""
+        """Start all processes, pass on what they write, and return the exit code."""
         options = self.options
         shared = environment(options.processes, options.devices, restart)
         try:
@@ -364,11 +364,11 @@ class Job:
         return [key.data for key, _ in ready if key.data]
 
     def attend(self, ready: list[Stream]):
-        """Judge first who failed, then pass on what all have written."""
+        """See first which one failed, then pass on what all have written."""
         with contextlib.suppress(BlockingIOError):
             for number in os.read(self.alarm, 64):
                 if number in REQUESTS:
-                    self.obey(number)
+                    self.forward_signal(number)
         for process in self.running():
             process.streams[2].drain()
             process.poll()
@@ -385,41 +385,41 @@ class Job:
         if failed:
             self.fail(failed[0])
         elif time.monotonic() > self.deadline:
-            self.expire()
+            self.time_out()
 
-    def obey(self, number: int):
-        """Hand a signal on to all; the second one grants no grace."""
+    def forward_signal(self, number: int):
+        """Forward a signal to all; after the second one kill them at once."""
         grace = self.options.grace if self.code is None else 0
         rest = f", which have {grace:g} s; a second signal kills" if grace else ""
         say(f"{signal.Signals(number).name}, ends all processes{rest}")
-        self.culprit = None
+        self.failed_first = None
         self.stop(128 + number, number, grace, silent=number == signal.SIGINT)
 
     def fail(self, process: Process):
-        """Let the process that failed speak, and end the others."""
-        self.culprit = process
-        process.speak()
+        """Show what the process that failed has written, and end the others."""
+        self.failed_first = process
+        process.show_stderr()
         what = "has saved" if process.code == SAVED else "failed"
         say(f"process {process.id} {what} with {process.end()}; the others are ended")
-        self.stop(process.code, signal.SIGTERM, MERCY)
+        self.stop(process.code, signal.SIGTERM, KILL_DELAY)
 
-    def expire(self):
-        """Let each process say where it stands, and end it."""
+    def time_out(self):
+        """Make each process print its stack, and end it."""
         say(f"not done after {self.options.timeout:g} s; this is where they stand:")
         running = self.running()
         for process in running:
             process.popen.send_signal(signal.SIGUSR1)
         time.sleep(0.3)
         for process in running:
-            process.speak()
-        self.stop(124, signal.SIGTERM, MERCY)
+            process.show_stderr()
+        self.stop(124, signal.SIGTERM, KILL_DELAY)
 
     def stop(self, code: int, number: int, grace: float, silent: bool = True):
-        """Set the exit code, and end, or silence as well, all but the culprit."""
+        """Set the exit code, and end all but the one that failed, silently if asked."""
         self.code, self.last = code, time.monotonic() + grace
         for process in self.running():
-            if process is not self.culprit:
-                process.victim = silent
+            if process is not self.failed_first:
+                process.silenced = silent
                 kill(process.popen.pid, number)
 
     def end(self):
@@ -428,7 +428,7 @@ class Job:
             kill(process.popen.pid, signal.SIGKILL)
         for process in self.processes:
             process.popen.wait()
-            with contextlib.suppress(OSError):  # our own output may be closed
+            with contextlib.suppress(OSError):  # the output may be closed
                 process.poll()
             self.tell(f"-{process.popen.pid}")
 
@@ -436,11 +436,11 @@ class Job:
 def launch(options: argparse.Namespace) -> int:
     """Run the job, again after failures as often as allowed; return the exit code."""
     deadline = time.monotonic() + options.timeout
-    with guarded() as tell, signals() as alarm:
+    with watched() as tell, signals() as alarm:
         for restart in range(options.max_restarts + 1):
             job = Job(options, alarm, tell, deadline)
             code = job.run(restart)
-            if not job.culprit or restart == options.max_restarts:
+            if not job.failed_first or restart == options.max_restarts:
                 break
             say(f"restart {restart + 1} of {options.max_restarts}")
     return code
@@ -466,7 +466,7 @@ def arguments() -> argparse.Namespace:
     add("-n", "--processes", type=count, required=True, metavar="N")
     add("--devices", type=count, metavar="M", help="simulate M CPU devices in each")
     add("--timeout", type=at_least(0, float), metavar="SECONDS", default=float("inf"))
-    add("--grace", type=at_least(0, float), metavar="SECONDS", default=GRACE)
+    add("--grace", type=at_least(0, float), metavar="SECONDS", default=GRACE_SECONDS)
     add("--max-restarts", type=at_least(0, int), metavar="N", default=0)
     add("--logs", type=Path, metavar="FOLDER", help="write N.out and N.err there")
     add("script")
@@ -478,11 +478,11 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit code."""
+    """Launch what the command line asks for, and return the exit code."""
     options = arguments()
     try:
         return launch(options)
-    except BrokenPipeError:  # nobody reads us any more, as after `| head`
+    except BrokenPipeError:  # no process reads the output any more, as after `| head`
         return 128 + signal.SIGPIPE
 
 
