@@ -4,9 +4,9 @@ Inside the site each file and each anchor must exist, also when the site is open
 the file system. Links to other hosts are followed where there is a network; otherwise
 they are listed as not tried.
 
-LinkChecker and Sphinx's `linkcheck` were tried in its place: the first sees no page that
-nothing links to, takes a folder for a page, and a path from the root for another site;
-the second reads no built page, and fails for a page that only refuses programs.
+Neither LinkChecker nor Sphinx's `linkcheck` can do this: the first sees no page to
+which nothing links, takes a folder for a page, and a path from the root for another
+site; the second reads no built page, and fails where a host only refuses programs.
 """
 
 import re
