@@ -6,8 +6,7 @@ the time stand the words that a device sends, in n^2 / sqrt(P), predicted and co
 the temporaries of both, in blocks of n^2 / P words, and how long `solve` compiles.
 A second table has the growth of U on four meshes, and with LAPACK's pivots.
 
-    JAX_NUM_CPU_DEVICES=8 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
-        python benchmarks/bench_lu.py
+    nox -s remeasure -- lu
 
 With more threads, LAPACK's spin against the devices, and all of it is slower.
 """
@@ -24,20 +23,11 @@ from scalapack_mpi import X, Y, scaled_residual, system
 from timing import DOCS, keep, race, rounded
 
 from examples.communication import measure
-from examples.lu import in_order, lu_factor, plan, solve, windows
+from examples.lu import cost, elimination_order, lu_factor, plan, solve
 
 SIZES = 1024, 2048, 4096
 RESULTS = DOCS / "algorithms/data/lu.csv"
 GROWTH = DOCS / "algorithms/data/lu_growth.csv"
-
-
-def predicted(n):
-    """Return the words of a factorisation in n^2 / sqrt(P), as the page has them."""
-    steps, width = plan(n)
-    panels = (1 + 1 / len(windows(steps, X))) * (1 - 1 / Y) / (2 * X)
-    rows = 3 * (1 - 1 / X) / Y
-    tournaments = (X - 1) * (width + 1) / n
-    return (panels + rows + tournaments) * math.sqrt(X * Y)
 
 
 def compile_seconds(*args):
@@ -69,7 +59,7 @@ def run(n, dtype, rounds):
         "times_faster": 1 / ratio,
         "temporaries": ours.temporaries / block,
         "gathered_temporaries": gathering.temporaries / block,
-        "words_predicted": predicted(n),
+        "words_predicted": cost(lu_factor, a).sent / words,
         "words": factors.sent / words,
         "compile_seconds": took,
         "program_bytes": text,
@@ -94,12 +84,8 @@ def growth(upper, a):
 
 def in_steps(factors):
     """Return the packed factors in the order of elimination."""
-    shape, steps = jax.sharding.get_abstract_mesh().shape, len(factors.rows)
-    places = np.arange(factors.rows.size)
-    row, column = (
-        np.asarray(in_order(places.reshape(shape[axis], -1), steps)).ravel()
-        for axis in "xy"
-    )
+    n = factors.n  # which fills its panels
+    row, column = (np.asarray(elimination_order(n, axis)).ravel() for axis in "xy")
     return np.asarray(factors.lu)[np.ix_(row, column)]
 
 

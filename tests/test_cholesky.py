@@ -1,4 +1,3 @@
-import itertools
 import math
 from dataclasses import replace
 
@@ -13,13 +12,11 @@ from jax.sharding import AxisType
 from on_devices import devices, noise
 
 from examples.cholesky import (
-    STAGES,
     Factor,
     cho_factor,
     cho_solve,
     order,
     place,
-    plan_elimination,
     positions,
 )
 from examples.communication import measure
@@ -46,7 +43,7 @@ def definite(n, dtype=np.float64, condition=100.0):
     return ((a + a.conj().T) / 2).astype(dtype)
 
 
-def deal(a):
+def distribute(a):
     """Lay a matrix out in blocks, if the mesh divides it."""
     sizes = jax.sharding.get_abstract_mesh().shape
     divides = len(a) % math.lcm(sizes["x"], sizes["y"]) == 0
@@ -92,7 +89,7 @@ def test_l_is_the_factor_of_a_in_the_order_of_elimination(mesh):
     n = 48 if mesh != (2, 4) else 61  # the latter is divided by no axis
     a = definite(n, np.complex128)
     with devices(mesh):
-        factor = cho_factor(deal(a))
+        factor = cho_factor(distribute(a))
         indices, lower = in_order(factor)
         assert sorted(indices)[:n] == list(range(n))
         assert (np.triu(lower, 1) == 0).all()
@@ -106,7 +103,7 @@ def test_l_is_the_factor_of_a_in_the_order_of_elimination(mesh):
 def test_every_type_is_solved_in_its_precision(kind, dtype):
     a, b = definite(48, dtype), noise(48, 3, dtype=dtype)
     with devices((2, 4), kind):
-        x = solve(deal(a), b)
+        x = solve(distribute(a), b)
     assert x.dtype == dtype
     assert x.sharding.is_fully_replicated
     assert scaled_residual(a, x, b) < np.finfo(dtype).eps
@@ -121,7 +118,7 @@ def test_any_size_on_any_mesh_is_solved_as_numpy_does(data):
     shape = data.draw(st.sampled_from([(n,), (n, 1), (n, 5)]))
     a, b = definite(n, dtype), noise(*shape, dtype=dtype, seed=1)
     with devices(mesh, data.draw(st.sampled_from(KINDS))):
-        x = solve(deal(a), b)
+        x = solve(distribute(a), b)
     assert x.shape == b.shape
     np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-10)
 
@@ -136,7 +133,9 @@ def test_fewer_rows_than_devices_are_enough():
 def test_a_real_matrix_takes_complex_sides():
     a, b = definite(16), noise(16, dtype=np.complex128)
     with devices((2, 4)):
-        np.testing.assert_allclose(solve(deal(a), b), np.linalg.solve(a, b), atol=1e-12)
+        np.testing.assert_allclose(
+            solve(distribute(a), b), np.linalg.solve(a, b), atol=1e-12
+        )
 
 
 scales = np.logspace(-9, 9, 48)
@@ -162,7 +161,7 @@ def test_hard_matrices_are_factored_to_rounding(mesh, name):
     """The residual of every element of a: Higham's bound for Cholesky."""
     a, b = HARD[name], noise(48)
     with devices(mesh):
-        factor = cho_factor(deal(a))
+        factor = cho_factor(distribute(a))
         x = cho_solve(factor, b)
         indices, lower = in_order(factor)
     eps = np.finfo(float).eps
@@ -178,8 +177,8 @@ def test_one_element_of_each_pair_is_read():
     with devices((2, 4)):
         turn = np.argsort(np.asarray(order(48)).ravel())
         unread = turn[:, None] < turn
-        factor = cho_factor(deal(np.where(unread, np.nan, a)))
-        x = cho_solve(replace(factor, a=deal(a)), b)
+        factor = cho_factor(distribute(np.where(unread, np.nan, a)))
+        x = cho_solve(replace(factor, a=distribute(a)), b)
     np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-12)
 
 
@@ -209,7 +208,7 @@ def test_what_is_not_positive_definite_gives_nan_as_in_jax(name):
     assert np.isnan(jnp.linalg.cholesky(a)).any()
     for mesh in (2, 4), (3, 2):
         with devices(mesh):
-            factor = cho_factor(deal(a))
+            factor = cho_factor(distribute(a))
             assert np.isnan(factor.c).all()
             assert np.isnan(cho_solve(factor, noise(48))).all()
 
@@ -236,9 +235,9 @@ def test_gradients_and_tangents_are_those_of_a_dense_solve(kind, dtype):
     expected = jax.grad(dense, (0, 1))(a, b)
     slope = jax.jvp(dense, (a, b), step)[1]
     with devices((2, 4), kind):
-        blocks = deal(a)
+        blocks = distribute(a)
         to_a, to_b = jax.jit(jax.grad(lambda *ab: loss(solve, *ab), (0, 1)))(blocks, b)
-        tangents = deal(step[0]), jnp.asarray(step[1])
+        tangents = distribute(step[0]), jnp.asarray(step[1])
 
         @jax.jit
         def push(primals, tangents):
@@ -340,7 +339,7 @@ def test_every_number_of_the_factor_has_its_derivatives(mesh, kind, dtype, n):
 def test_a_derivative_by_c_alone_is_refused():
     """It would be 0, as cho_solve differentiates by a."""
     with devices((2, 4)):
-        factor, b = cho_factor(deal(definite(8))), noise(8)
+        factor, b = cho_factor(distribute(definite(8))), noise(8)
 
         def f(c):
             return cho_solve(replace(factor, c=c), b).sum()
@@ -361,7 +360,7 @@ def test_a_gradient_through_the_factor_holds_a_few_blocks():
 
 def test_a_gradient_factors_once_and_sweeps_twice():
     with devices((2, 4)):
-        a, b = deal(definite(64)), jax.device_put(noise(64), jax.P())
+        a, b = distribute(definite(64)), jax.device_put(noise(64), jax.P())
         factor = cho_factor(a)
         parts = measure(cho_factor, a), measure(cho_solve, factor, b)
         both = measure(jax.grad(lambda a: (solve(a, b) ** 2).sum()), a)
@@ -373,33 +372,18 @@ def test_a_gradient_factors_once_and_sweeps_twice():
 # --------------------------------------------------------------------------- costs
 
 
-def words(n, mesh):
-    """Return how many words one device sends to factor, and how wide a panel is."""
-    x, y = mesh
-    pieces, _, tiles, steps, strip = plan_elimination(n)
-    width = pieces * strip
-    total = steps * (width // x) * width * (x - 1)  # the heads
-    cuts = [tiles * i // STAGES * steps // tiles for i in range(STAGES + 1)]
-    for first, last in itertools.pairwise(cuts):
-        left = (steps - first) * width
-        panel = (left // x) * (width // y) * (y - 1)
-        across = (left // y) * width * 2 * (x - 1) / x
-        total += (last - first) * (panel + across)
-    return total
-
-
 def large(n, dtype=np.float32):
     sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
     return jax.ShapeDtypeStruct((n, n), dtype, sharding=sharding)
 
 
 @pytest.mark.parametrize("mesh", [(8, 1), (1, 8), (2, 4), (3, 2)])
-def test_a_factor_sends_what_the_formula_says(mesh):
+def test_a_factor_sends_no_matrix_and_holds_little(mesh):
+    """The bytes to the last one are in test_costs.py."""
     with devices(mesh):
         n = 96 * 12
         program = measure(cho_factor, large(n))
         assert None not in [step.times for step in program.collectives]
-        assert abs(program.sent - 4 * words(n, mesh)) <= 64  # and whether it failed
         assert program.temporaries < 2 * 4 * n * n / math.prod(mesh)
         blocks = 4 * n * n / math.prod(mesh)
         biggest = max((step.bytes for step in program.collectives), default=0)
@@ -456,7 +440,7 @@ def test_what_is_no_square_matrix_of_numbers_is_refused(a, complaint):
 
 def test_sides_that_do_not_fit_are_refused():
     with devices((2, 4)):
-        factor = cho_factor(deal(definite(8)))
+        factor = cho_factor(distribute(definite(8)))
         for b in np.ones(7), np.ones((7, 8)), np.ones((8, 1, 1)):
             with pytest.raises(
                 ValueError, match=r"does not fit a \(8, 8\): pass \[8\]"
@@ -466,7 +450,7 @@ def test_sides_that_do_not_fit_are_refused():
 
 def test_a_factor_of_another_mesh_or_none_is_refused():
     with devices((2, 4)):
-        factor = cho_factor(deal(definite(8)))
+        factor = cho_factor(distribute(definite(8)))
         with pytest.raises(ValueError, match="a tuple is no factor: pass what cho_fac"):
             cho_solve((factor.a, factor.c), np.ones(8))
         for b, kind in ([1.0] * 8, "is a list"), (np.full(8, None), "is of object"):
@@ -483,7 +467,7 @@ def test_a_factor_of_another_mesh_or_none_is_refused():
 def test_strict_promotion_is_enough(dtype):
     a, b = definite(24, dtype), noise(24, dtype=np.complex64)
     with devices((2, 4)), jax.numpy_dtype_promotion("strict"):
-        x = solve(deal(a), b)
+        x = solve(distribute(a), b)
         gradient = jax.grad(lambda a: cho_factor(a).c.real.sum())(a)
     np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-3)
     assert np.abs(gradient).max() > 0

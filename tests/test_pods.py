@@ -62,22 +62,6 @@ def test_only_what_is_not_the_book_s_may_have_no_program():
         assert compiled or row["program"].startswith("jnp."), row
 
 
-def test_the_bytes_of_lu_near_their_leading_terms():
-    n, x, y = 2**20, 16, 32
-    leading = n * n / (2 * x) * (1 - 1 / y) + 3 * n * n / y * (1 - 1 / x)
-    assert 1 < pods.lu_bytes(n, 4, x, y) / (4 * leading) < 1.1
-
-
-def test_the_windows_of_lu_are_those_of_its_module(monkeypatch):
-    """With half as many windows, panels cost a sixteenth more than with eight."""
-    n, x, y = 2**20, 16, 32
-    panels = 4 * n * n / (2 * x) * (1 - 1 / y)
-    before = pods.lu_bytes(n, 4, x, y)
-    monkeypatch.setattr("examples.lu.STAGES", 4)
-    more = (pods.lu_bytes(n, 4, x, y) - before) / panels
-    assert 0.12 < more < 0.13
-
-
 def test_the_torus_is_told_for_every_mesh_and_order():
     rows = rows_of("torus.csv")
     refused = [row for row in rows if row["note"]]

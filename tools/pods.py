@@ -9,15 +9,13 @@ does the second table alone.
 """
 
 import json
-import math
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -43,69 +41,16 @@ ALONE = {  # what libtpu wants to hear where there is no TPU
 }
 
 
-# ------------------------------------------------------- what each program should send
-
-
-def summa_bytes(n: int, each: int, x: int, y: int, z: int = 1) -> int:
-    """Return the panels of a and b and, in z layers, the parts of c."""
-    return ((y - 1) + (x - 1) + (z - 1)) * n * n * each // (x * y * z)
-
-
-def ring_bytes(n: int, each: int, x: int) -> int:
-    """Return what a device sends if a matrix goes round all of them."""
-    return (x - 1) * n * n * each // x
-
-
-def swap_bytes(size: int, each: int, *ways: int) -> int:
-    """Return what all-to-alls send, one over each of the axes of the mesh."""
-    chips = math.prod(ways)
-    return sum((way - 1) * size * each // (way * chips) for way in ways)
-
-
-def reduced(size: int, x: int) -> int:
-    """Return the bytes that a device sends in an all-reduce of `size` bytes over x."""
-    return -(-2 * size * (x - 1) // x)
-
-
-def windows(n: int, width: int, stages: int) -> list[tuple[int, int]]:
-    """Return first and last step of the windows of a Cholesky factorisation."""
-    cuts = [n // width * stage // stages for stage in range(stages + 1)]
-    return list(pairwise(cuts))
-
-
-def lu_bytes(n: int, each: int, x: int, y: int, width=64) -> int:
-    """Add up what the steps of `lu_factor` send, window by window."""
-    high, wide, total = width // x, width // y, 0
-    row, rows = width * each, reduced(4 * n, x * y)
-    for first, last in resolve_name("examples.lu:windows")(n // width, x):
-        panel = (n // x - first * high) * wide * (y - 1) * each
-        tournament = (x - 1) * width * (width + 1) * each  # a row and its number
-        swaps = reduced(row * n // y, x) + (x - 1) * high * n // y * each
-        total += (last - first) * (panel + tournament + swaps)
-    return total + rows
-
-
-def cholesky_bytes(n: int, each: int, x: int, y: int, width=128) -> int:
-    """Add up what the steps of `cho_factor` send, and the word on its success."""
-    high, wide, total = width // x, width // y, reduced(4, x * y)
-    for first, last in windows(n, width, stages=4):
-        panel = (n // x - first * high) * wide * (y - 1) * each
-        head = high * width * (x - 1) * each
-        across = reduced((n // y - first * wide) * width * each, x)
-        total += (last - first) * (panel + head + across)
-    return total
-
-
 # ----------------------------------------------------------------------- the programs
 
 
 @dataclass(frozen=True)
 class Program:
-    """A function `call` of arrays with these `specs`, and the bytes that it sends.
+    """A function `call` of arrays with these `specs`.
 
     `axes` names those of the mesh, `sizes` gives the length of every axis of the arrays
-    in each pod, None where the program is not compiled. `sent` takes that length, the
-    bytes of an element, and the sizes of the mesh; it is None for what is not ours.
+    in each pod, None where the program is not compiled. `wire` is the type of what is
+    sent, if other than in memory.
     """
 
     call: str
@@ -113,71 +58,40 @@ class Program:
     specs: tuple
     sizes: tuple
     dtype: str
-    sent: Callable | None = None
     ndim: int = 2
-    wire: int | None = None  # bytes of an element on its way, if other than in memory
+    wire: str | None = None
 
 
 BLOCKS = jax.P("x", "y")
-ROWS, COLUMNS_CUT = jax.P("x", None), jax.P(None, "x")
+ROWS, COLUMNS = jax.P("x", None), jax.P(None, "x")
 WIDE = (16384, 131072, 524288)
 ROUND = (16384, 65536, 262144)
 CUBES = (512, 2048, 4096)
 
 
-def field(call, axes, sent=None):
+def field(call, axes):
     """Return a program that transforms a complex cube."""
-    spec = jax.P(*axes)
-    return Program(call, axes, (spec,), CUBES, "complex64", sent, ndim=3)
+    return Program(call, axes, (jax.P(*axes),), CUBES, "complex64", ndim=3)
 
 
-def cube(n, each, *ways):
-    """Return what a transform of a cube sends: it swaps axes once for each way."""
-    return swap_bytes(n**3, each, *ways)
-
-
-def vector(n, each, x, swaps):
-    """Return what a transform of a vector sends in so many swaps."""
-    return swaps * swap_bytes(n, each, x)
-
-
-square = partial(Program, axes="xy", specs=(BLOCKS, BLOCKS), sizes=WIDE)
+summa = partial(Program, "examples.matmul:summa", "xy", (BLOCKS, BLOCKS), WIDE)
 line = partial(Program, axes="x", sizes=ROUND, dtype="bfloat16")
-equations = partial(Program, axes="xy", dtype="float32")
+equations = partial(Program, axes="xy", sizes=WIDE, dtype="float32")
 layers = (jax.P("x", ("z", "y")), jax.P(("z", "x"), "y"))
 PROGRAMS = {
-    "summa": square("examples.matmul:summa", dtype="bfloat16", sent=summa_bytes),
-    "summa float32": square(
-        "examples.matmul:summa", dtype="float32", sent=summa_bytes, wire=2
-    ),
-    "summa_25d": Program(
-        "examples.matmul:summa_25d", "xyz", layers, WIDE, "bfloat16", summa_bytes
-    ),
-    "jnp.dot": square("jax.numpy:dot", dtype="bfloat16"),
-    "ag_matmul": line(
-        "examples.collective_matmul:ag_matmul",
-        specs=(ROWS, COLUMNS_CUT),
-        sent=ring_bytes,
-    ),
-    "matmul_rs": line(
-        "examples.collective_matmul:matmul_rs",
-        specs=(COLUMNS_CUT, ROWS),
-        sent=ring_bytes,
-    ),
-    "fftn slabs": field("examples.fft:fftn", "x", cube),
-    "fftn pencils": field("examples.fft:fftn", "xy", cube),
-    "fftn_transposed pencils": field("examples.fft:fftn_transposed", "xy", cube),
+    "summa": summa("bfloat16"),
+    "summa float32": summa("float32", wire="bfloat16"),
+    "summa_25d": Program("examples.matmul:summa_25d", "xyz", layers, WIDE, "bfloat16"),
+    "jnp.dot": Program("jax.numpy:dot", "xy", (BLOCKS, BLOCKS), WIDE, "bfloat16"),
+    "ag_matmul": line("examples.collective_matmul:ag_matmul", specs=(ROWS, COLUMNS)),
+    "matmul_rs": line("examples.collective_matmul:matmul_rs", specs=(COLUMNS, ROWS)),
+    "fftn slabs": field("examples.fft:fftn", "x"),
+    "fftn pencils": field("examples.fft:fftn", "xy"),
+    "fftn_transposed pencils": field("examples.fft:fftn_transposed", "xy"),
     "jnp.fft.fftn pencils": field("jax.numpy.fft:fftn", "xy"),
-    "lu_factor": equations(
-        "examples.lu:lu_factor", specs=(BLOCKS,), sizes=WIDE, sent=lu_bytes
-    ),
-    "solve": equations("examples.lu:solve", specs=(BLOCKS, jax.P()), sizes=WIDE),
-    "cho_factor": equations(
-        "examples.cholesky:cho_factor",
-        specs=(BLOCKS,),
-        sizes=WIDE,
-        sent=cholesky_bytes,
-    ),
+    "lu_factor": equations("examples.lu:lu_factor", specs=(BLOCKS,)),
+    "solve": equations("examples.lu:solve", specs=(BLOCKS, jax.P())),
+    "cho_factor": equations("examples.cholesky:cho_factor", specs=(BLOCKS,)),
     "jnp.linalg.solve": equations(
         "jax.numpy.linalg:solve", specs=(BLOCKS, jax.P()), sizes=(1024, 131072, None)
     ),
@@ -188,7 +102,7 @@ PROGRAMS = {
 
 
 def chips(topology: str) -> list:
-    """Return the chips of a pod that is not there."""
+    """Return the chips of a pod, as libtpu describes it."""
     return topologies.get_topology_desc(topology, platform="tpu").devices
 
 
@@ -234,9 +148,16 @@ def compiled(name: str, topology: str) -> dict:
 
 
 def expected(program: Program, n: int, shape: tuple) -> dict:
-    """Return the bytes that the formula gives, if there is one."""
-    each = program.wire or np.dtype(program.dtype).itemsize
-    return {"formula": program.sent(n, each, *shape)} if program.sent else {}
+    """Return the bytes that the module's `cost` predicts, if the book has a module."""
+    module, _, _ = program.call.partition(":")
+    if not module.startswith("examples."):
+        return {}
+    mesh = jax.sharding.AbstractMesh(shape, tuple(program.axes))
+    dtype = program.wire or program.dtype
+    with jax.sharding.use_abstract_mesh(mesh):
+        given = arguments(replace(program, dtype=dtype), n, mesh)
+        cost = resolve_name(f"{module}:cost")(resolve_name(program.call), *given)
+    return {"formula": getattr(cost, "sent", cost)}
 
 
 def said(process: subprocess.CompletedProcess) -> dict:

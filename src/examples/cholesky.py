@@ -17,10 +17,10 @@ Of a_ij and a_ji only the one that is below the diagonal in that order is read.
 A step gathers `width` columns along y, factors their head on every device, and sums up
 along x the rows of L that belong to the columns of a device. In the end a device has
 sent about N^2 / 2X words for the columns and N^2 / Y for the rows, times 1 - 1/Y and
-1 - 1/X, and done a P-th of N^3 / 6 multiplications, and more for a small N: about twice
-as many for N = 1024, 1.5 times for 4096 (2 x 4 devices). Prefer X <= Y. A derivative of
-c sends and works several times as much, and transposes a: where neither X nor Y divides
-the other, XLA gathers it for that.
+1 - 1/X (`cost` has the bytes), and done a P-th of N^3 / 6 multiplications, and more for
+a small N: about twice as many for N = 1024, 1.5 times for 4096 (2 x 4 devices). Prefer
+X <= Y. A derivative of c sends and works several times as much, and transposes a: where
+neither X nor Y divides the other, XLA gathers it for that.
 
 Input of NumPy, or that lies otherwise, is laid out as above first.
 
@@ -36,6 +36,7 @@ Copy this file alone: it needs JAX only.
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,7 +64,14 @@ class Factor:
     mesh: tuple[int, int] = field(metadata={"static": True})
 
 
-# ---------------------------------------------------------------- who holds what
+class Cost(NamedTuple):
+    """What one device should send, in bytes: in all, and for each purpose."""
+
+    sent: int
+    parts: dict[str, int]
+
+
+# ---------------------------------------------------------------- the layout
 
 
 def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
@@ -83,6 +91,11 @@ def mesh_sizes(*names: str) -> list[int]:
     return [mesh.shape[name] for name in names]
 
 
+def ceil_div(a: int, b: int) -> int:
+    """Return a / b, rounded up."""
+    return -(-a // b)
+
+
 class Plan(NamedTuple):
     """How n indices are eliminated: `pieces` of `size`, in `steps`, a `strip` of each.
 
@@ -100,13 +113,24 @@ def plan_elimination(n: int) -> Plan:
     """Plan the elimination of n rows and columns on the mesh in context."""
     x, y = mesh_sizes("x", "y")
     pieces = math.lcm(x, y)
-    size = -(-n // pieces)
+    size = ceil_div(n, pieces)
     strip = max(1, min(WIDTH, n // 16) // pieces)
-    steps = max(2, -(-size // strip))  # a loop of one turn may crash XLA 0.12
+    steps = max(2, ceil_div(size, strip))  # a loop of one step may crash XLA 0.12
     most = max(1, min(TILE * min(x, y) // (strip * pieces), steps // STAGES))
-    tiles = -(-steps // most)
-    steps = tiles * -(-steps // tiles)
-    return Plan(pieces, size, tiles, steps, -(-size // steps))
+    tiles = ceil_div(steps, most)
+    steps = tiles * ceil_div(steps, tiles)
+    return Plan(pieces, size, tiles, steps, ceil_div(size, steps))
+
+
+def strips(pieces: int, plan: Plan) -> Array:
+    """Return the indices of these pieces step by step, pieces x size for the padding.
+
+    -> int32[steps, pieces strip]
+    """
+    at = jnp.arange(plan.steps * plan.strip, dtype=jnp.int32).reshape(plan.steps, 1, -1)
+    index = jnp.arange(pieces, dtype=jnp.int32)[None, :, None] * plan.size + at
+    index = jnp.where(at < plan.size, index, pieces * plan.size)
+    return index.reshape(plan.steps, -1)
 
 
 def order(n: int) -> Array:
@@ -114,14 +138,12 @@ def order(n: int) -> Array:
 
     n -> int32[steps, width], the same for rows and columns
     """
-    pieces, size, _, steps, strip = plan_elimination(n)
-    at = jnp.arange(steps * strip, dtype=jnp.int32).reshape(steps, 1, strip)
-    index = jnp.arange(pieces, dtype=jnp.int32)[None, :, None] * size + at
-    return jnp.where((at < size) & (index < n), index, n).reshape(steps, -1)
+    plan = plan_elimination(n)
+    return jnp.minimum(strips(plan.pieces, plan), n)
 
 
 def positions(axis_name: str, count: int, width: int) -> Array:
-    """Tell when the rows (axis x) or columns (axis y) of a block of c are eliminated.
+    """Tell when the rows (axis x) or columns (axis y) of a block are eliminated.
 
     -> int32[count], for the first `count` of them; inside `jax.shard_map`
     """
@@ -135,18 +157,11 @@ def in_steps(block: Array, n: int) -> Array:
 
     [N / X, N / Y] -> [M / X, M / Y], inside `jax.shard_map`; nothing is sent
     """
-    _, size, _, steps, strip = plan_elimination(n)
-    short = steps * strip - size
-    cut = block.reshape(block.shape[0] // size, size, -1, size)
-    cut = jnp.pad(cut, ((0, 0), (0, short), (0, 0), (0, short)))
-    across, tall = cut.shape[2], len(cut) * steps * strip
-    cut = cut.reshape(tall, across * steps * strip)
+    plan = plan_elimination(n)
+    rows, columns = (strips(size // plan.size, plan).ravel() for size in block.shape)
     # not one transpose of six axes: a TPU pads the last, the strip, to 128
-    rows, columns = (
-        jnp.arange(count * steps * strip).reshape(count, steps, strip).swapaxes(0, 1)
-        for count in (tall // (steps * strip), across)
-    )
-    return cut[rows.ravel()][:, columns.ravel()]
+    sorted_rows = block.at[rows].get(mode="fill", fill_value=0)
+    return sorted_rows.at[:, columns].get(mode="fill", fill_value=0)
 
 
 def lower_half(block: Array, n: int, padding: int) -> Array:
@@ -355,7 +370,7 @@ def lower_factor(a: Array) -> Array:
         for first, last in stretches(plan):
             step = functools.partial(eliminate_strip, first, plan)
             block = lax.fori_loop(first, last, step, block)
-        failed = lax.psum(jnp.isnan(block).any().astype(int), ("x", "y"))
+        failed = lax.psum(jnp.isnan(block).any().astype(jnp.int32), ("x", "y"))
         return jnp.where(failed > 0, jnp.nan, block)
 
     return run(in_blocks(a))
@@ -411,28 +426,23 @@ def sweep(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
     block: [m, n], its rows along axes[0]; b: [steps, width, K] -> [steps, width, K]
     """
     rows, columns = axes
-    steps, width, _ = b.shape
+    steps, width, sides = b.shape
     high, wide = width // lax.axis_size(rows), width // lax.axis_size(columns)
-    row, rank = jnp.arange(len(block))[:, None], lax.axis_index(columns)
+    left = lax.axis_index(columns) * wide
 
-    def turn(i, state):
-        known, x = state  # what the unknowns so far add to each row, in part
+    def take(i, x):
         step = i if lower else steps - 1 - i
-        sums = lax.psum(lax.dynamic_slice_in_dim(known, step * high, high), columns)
+        strip = lax.dynamic_slice_in_dim(block, step * high, high)
+        known = lax.dynamic_slice_in_dim(x, left, wide, axis=1)  # and zeros
+        sums = lax.psum(dot(strip, known.reshape(steps * wide, sides)), columns)
         sums = lax.all_gather(sums, rows, tiled=True)
-        head = lax.dynamic_slice(block, (step * high, step * wide), (high, wide))
+        head = lax.dynamic_slice_in_dim(strip, step * wide, wide, axis=1)
         head = lax.all_gather(head, rows, tiled=True)
         head = lax.all_gather(head, columns, axis=1, tiled=True)
         now = solve_triangle(head, b[step] - sums, left_side=True, lower=lower)
-        panel = lax.dynamic_slice_in_dim(block, step * wide, wide, axis=1)
-        other = (row >= (step + 1) * high) if lower else (row < step * high)
-        mine = lax.dynamic_slice_in_dim(now, rank * wide, wide)
-        known += dot(jnp.where(other, panel, 0), mine)
-        return known, lax.dynamic_update_index_in_dim(x, now, step, 0)
+        return lax.dynamic_update_index_in_dim(x, now, step, 0)
 
-    known = jnp.zeros_like(block, shape=(len(block), b.shape[2]))
-    state = known, jnp.zeros_like(block, shape=b.shape)
-    return lax.fori_loop(0, steps, turn, state)[1]
+    return lax.fori_loop(0, steps, take, jnp.zeros_like(block, shape=b.shape))
 
 
 def both_sweeps(c: Array, b: Array) -> Array:
@@ -511,6 +521,22 @@ def solve_by_sweeps(a: Array, c: Array, b: Array) -> Array:
     return x.reshape(b.shape)
 
 
+def cost(function: Callable, a: jax.ShapeDtypeStruct) -> Cost:
+    """Predict what `cho_factor(a)` sends on the mesh in context: [N@x, N@y] -> Cost."""
+    if function is not cho_factor:
+        raise ValueError(f"no cost is known of {function}: pass cho_factor")
+    (x, y), plan = mesh_sizes("x", "y"), plan_elimination(len(a))
+    square = (plan.pieces * plan.strip) ** 2 * a.dtype.itemsize
+    left = sum((last - i) * (plan.steps - i) for i, last in stretches(plan))
+    parts = {
+        "panels": left * square * (y - 1) // (x * y),
+        "rows of columns": 2 * left * square * (x - 1) // (x * y),
+        "heads": plan.steps * square * (x - 1) // x,
+        "failure": ceil_div(2 * 4 * (x * y - 1), x * y),
+    }
+    return Cost(sum(parts.values()), parts)
+
+
 def main():
     """Solve equations whose solution is all ones, on every device there is."""
     count = jax.device_count()
@@ -520,8 +546,8 @@ def main():
         i = jnp.arange(n, dtype=jnp.float32)
         a = jax.jit(lambda i: place(jnp.exp(-jnp.abs(i[:, None] - i)), BLOCKS))(i)
         b = jax.jit(times)(a, jnp.ones((n, 1)))
-        solved = (jnp.abs(cho_solve(cho_factor(a), b) - 1) < 1e-3).all()
-        print(f"{jax.typeof(a)}  {'not ' * bool(~solved)}solved")
+        error = jnp.abs(cho_solve(cho_factor(a), b) - 1).max()
+        print(f"{jax.typeof(a)}  {'solved' if error < 1e-3 else 'not solved'}")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ together in memory, and a vector as a matrix [R@x, C]. Of P = X Y devices, each 
     vector    3 (1 - 1/P) / P in 3, or 2 (1 - 1/P) / P in 2 if transposed
 
 which is the least for a swap of axes in which each device keeps its share; it is no
-bound on the transform. Input of NumPy, or that lies otherwise, is laid out as above
-first. The method for vectors is that of Bailey, "FFTs in external or hierarchical
-memory", Supercomputing 1989.
+bound on the transform. `cost` has the bytes. Input of NumPy, or that lies otherwise, is
+laid out as above first. The method for vectors is that of Bailey, "FFTs in external or
+hierarchical memory", Supercomputing 1989.
 
     JAX_NUM_CPU_DEVICES=8 python fft.py
 
@@ -28,6 +28,7 @@ Copy this file alone: it needs JAX only.
 """
 
 import math
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 
 import jax
@@ -35,6 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+Cost = namedtuple("Cost", "sent counts")  # one device's bytes, and its collectives
 NORMS = None, "backward", "ortho", "forward"
 
 
@@ -74,10 +76,9 @@ def check_cut(name: str, size: int, count: int):
     """Raise ValueError unless an axis of this size can be cut into `count` parts."""
     below = size // count * count
     if size < 1 or size != below:
-        fits = [str(fit) for fit in (below, below + count) if fit > 0]
+        fits = " or ".join(str(fit) for fit in (below, below + count) if fit > 0)
         raise ValueError(
-            f"{name} = {size} cannot be cut into {count} equal parts: take "
-            f"{' or '.join(fits)}"
+            f"{name} = {size} cannot be cut into {count} equal parts: take {fits}"
         )
 
 
@@ -114,22 +115,23 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
+def working_type(a: jax.ShapeDtypeStruct) -> np.dtype:
+    """Return the type in which `a` is transformed: single precision at least."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.promote_types(jnp.result_type(a.dtype, 1.0), jnp.float32)
+
+
 @jax.jit(static_argnames=("transform", "before", "after", "options"))
 def on_blocks(
     transform: Callable, a: Array, before: jax.P, after: jax.P, options: tuple
 ) -> Array:
-    """Lay `a` out by `before`, and transform its blocks to those of `after`.
-
-    Integers and small floating-point numbers become those of single precision.
-    """
-    with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.promote_types(jnp.result_type(a, 1.0), jnp.float32)
+    """Lay `a` out by `before`, and transform its blocks to those of `after`."""
 
     @jax.shard_map(in_specs=before, out_specs=after)
     def run(block):
         return transform(block, *options)
 
-    return run(place(a, before).astype(dtype))
+    return run(place(a, before).astype(working_type(a)))
 
 
 def recut(block: Array, name: str, split: int, join: int) -> Array:
@@ -245,7 +247,8 @@ def ifftn(a: Array, *, norm: str | None = None) -> Array:
 
 def half(size: int) -> int:
     """Return K, the frequencies kept of a real axis: a number that Y divides."""
-    return -(-(size // 2 + 1) // ways("y")) * ways("y")
+    kept = size // 2 + 1
+    return kept + -kept % ways("y")
 
 
 def rfft_planes(block: Array, norm: str | None) -> Array:
@@ -315,8 +318,7 @@ def irfftn(a: Array, s: Sequence[int], *, norm: str | None = None) -> Array:
             f"a spectrum of the shape {a.shape} is not that of a field of the shape "
             f"{tuple(s.tolist())}: pass what rfftn returns, and the shape of the field"
         )
-    before, after = jax.P(None, *cuts()), jax.P(*cuts())
-    return on_blocks(real_back, a, before, after, (n, norm))
+    return on_blocks(real_back, a, jax.P(None, *cuts()), jax.P(*cuts()), (n, norm))
 
 
 # ------------------------------------------------------------ two axes
@@ -360,40 +362,41 @@ def rows_and_columns(size: int) -> tuple[int, int]:
     return least * x, rest // least * x
 
 
-def twiddles(r: int, c: int, sign: int, dtype) -> Array:
-    """Return exp(sign 2 pi i j k / (R C)) for rows j < R and columns k < C.
+def twiddles(block: Array, sign: int) -> Array:
+    """Return exp(sign 2 pi i j k / (R C)) for each row j and column k of a block.
 
-    -> [R, C@x]. With k = first + rest, where `first` is this device's first column, it
-    is a product of two: angles that are small, and integers that cannot overflow.
+    block: [R, C@x] -> the same. With k = first + rest, where `first` is this device's
+    first column, it is a product of two: angles that are small, and integers that
+    cannot overflow.
     """
-    size, row = lax.axis_size("x"), jnp.arange(r)[:, None]
-    rank, rest = lax.axis_index("x").astype(row.dtype), jnp.arange(c // size)[None]
+    (r, width), size = block.shape, lax.axis_size("x")
+    row, rest = jnp.arange(r)[:, None], jnp.arange(width)[None]
+    rank = lax.axis_index("x").astype(row.dtype)
 
     def turn(count, total):
-        angle = count.astype(jnp.finfo(dtype).dtype) * (sign * 2 * math.pi / total)
+        angle = count.astype(block.real.dtype) * (sign * 2 * math.pi / total)
         return lax.complex(jnp.cos(angle), jnp.sin(angle))
 
-    return turn(row * rank, r * size) * turn(row * rest, r * c)
+    return turn(row * rank, r * size) * turn(row * rest, r * width * size)
 
 
 def four_steps(rows: Array, norm: str | None) -> Array:
     """Transform the vector that lies in these rows: [R@x, C] -> [R@x, C]."""
-    r, c = rows.shape[0] * lax.axis_size("x"), rows.shape[1]
     block = jnp.fft.fft(recut(rows, "x", 1, 0), axis=0, norm=norm)
-    block = block * twiddles(r, c, -1, block.dtype)
+    block = block * twiddles(block, -1)
     return jnp.fft.fft(recut(block, "x", 0, 1), norm=norm)
 
 
 def inverse_four_steps(rows: Array, norm: str | None) -> Array:
     """Undo `four_steps`: [R@x, C] -> [R@x, C]."""
-    r, c = rows.shape[0] * lax.axis_size("x"), rows.shape[1]
     block = recut(jnp.fft.ifft(rows, norm=norm), "x", 1, 0)
-    block = block * twiddles(r, c, 1, block.dtype)
+    block = block * twiddles(block, 1)
     return recut(jnp.fft.ifft(block, axis=0, norm=norm), "x", 0, 1)
 
 
-def vector_turned(block: Array, c: int, norm: str | None) -> Array:
+def vector_turned(block: Array, norm: str | None) -> Array:
     """Transform a block of a vector: [N@x] -> [R@x, C]."""
+    _, c = rows_and_columns(block.size * lax.axis_size("x"))
     return four_steps(block.reshape(-1, c), norm)
 
 
@@ -402,13 +405,14 @@ def vector_turned_back(block: Array, norm: str | None) -> Array:
     return inverse_four_steps(block, norm).reshape(-1)
 
 
-def vector(block: Array, c: int, norm: str | None) -> Array:
+def vector(block: Array, norm: str | None) -> Array:
     """Transform a block of a vector: [N@x] -> [N@x]."""
-    return recut(vector_turned(block, c, norm), "x", 1, 0).T.reshape(-1)
+    return recut(vector_turned(block, norm), "x", 1, 0).T.reshape(-1)
 
 
-def vector_back(block: Array, r: int, norm: str | None) -> Array:
+def vector_back(block: Array, norm: str | None) -> Array:
     """Undo `vector`: [N@x] -> [N@x]."""
+    r, _ = rows_and_columns(block.size * lax.axis_size("x"))
     return vector_turned_back(recut(block.reshape(-1, r).T, "x", 0, 1), norm)
 
 
@@ -422,8 +426,7 @@ def fft_transposed(a: Array, *, norm: str | None = None) -> Array:
     divides N.
     """
     check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
-    _, c = rows_and_columns(a.size)
-    return on_blocks(vector_turned, a, jax.P("x"), jax.P("x"), (c, norm))
+    return on_blocks(vector_turned, a, jax.P("x"), jax.P("x"), (norm,))
 
 
 def ifft_transposed(a: Array, *, norm: str | None = None) -> Array:
@@ -446,8 +449,7 @@ def fft(a: Array, *, norm: str | None = None) -> Array:
     `norm` is as in `fftn_transposed`. Raises ValueError unless X * X divides N.
     """
     check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
-    _, c = rows_and_columns(a.size)
-    return on_blocks(vector, a, jax.P("x"), jax.P("x"), (c, norm))
+    return on_blocks(vector, a, jax.P("x"), jax.P("x"), (norm,))
 
 
 def ifft(a: Array, *, norm: str | None = None) -> Array:
@@ -456,8 +458,25 @@ def ifft(a: Array, *, norm: str | None = None) -> Array:
     a: [N@x] -> [N@x]
     """
     check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
-    r, _ = rows_and_columns(a.size)
-    return on_blocks(vector_back, a, jax.P("x"), jax.P("x"), (r, norm))
+    return on_blocks(vector_back, a, jax.P("x"), jax.P("x"), (norm,))
+
+
+EXCHANGES = {fft2: "x", fft: "xxx", fft_transposed: "xx"}
+EXCHANGES |= {ifft2: "x", ifft: "xxx", ifft_transposed: "xx"}
+
+
+def cost(transform: Callable, a: jax.ShapeDtypeStruct) -> Cost:
+    """Predict what `transform(a)` sends, for a transform of this module.
+
+    Each exchange is along an axis of the mesh in context; fields make one along each.
+    A vector is complex: a real one is exchanged first, and sends half in that exchange.
+    """
+    axes = EXCHANGES.get(transform, cuts())
+    last = half(a.shape[-1]) if transform is rfftn else a.shape[-1]
+    word = jnp.promote_types(working_type(a), jnp.complex64).itemsize
+    block = math.prod(a.shape[:-1]) * last * word // math.prod(mesh_sizes(*set(axes)))
+    sent = [block - block // ways(axis) for axis in axes if ways(axis) > 1]
+    return Cost(sum(sent), {"all-to-all": len(sent)} if sent else {})
 
 
 def main():

@@ -30,6 +30,7 @@ INNER = (
     "rows_of_columns",
     "solve_by_sweeps",
     "store",
+    "strips",
     "sweep",
     "times",
     "update",

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from examples import lu
 
 INNER = (
-    *("place", "numbers", "in_order", "deal", "fill_up", "best", "tournament"),
-    *("places", "seats", "swap_rows", "eliminate_below", "store_upper", "eliminate"),
+    *("place", "global_indices", "elimination_order", "distribute", "fill_up", "best"),
+    *("tournament", "displaced", "positions", "local_offsets", "swap_rows"),
+    *("eliminate_below", "store_upper", "eliminate"),
     *(
         "eliminate_all",
         "check_matrix",

@@ -1,0 +1,156 @@
+"""What `cost` predicts is what the compiled program sends, for every module with one.
+
+Programs are compiled and not run, so sizes are as large as every branch needs.
+"""
+
+import ast
+import importlib
+
+import jax
+import pytest
+from on_devices import devices
+from test_modules import MODULES
+
+from examples import cholesky, collective_matmul, fft, lu, matmul
+from examples.communication import measure
+
+BLOCKS, WHOLE = jax.P("x", "y"), jax.P()
+LINE, COLUMNS = jax.P("x"), jax.P(None, "x")
+EACH = "float32", "float64", "complex64", "complex128"
+
+# function, mesh, dtype, and for each argument its shape and where it lies
+FACTORS = [
+    (lu.lu_factor, mesh, dtype, ((n, n), BLOCKS))
+    for mesh, dtype, n in [
+        ((2, 4), "float32", 256),
+        ((2, 4), "float64", 2048),  # with all windows
+        ((4, 2), "complex128", 64),
+        ((1, 8), "float32", 64),
+        ((8, 1), "complex64", 64),
+        ((2, 2), "float64", 46),  # which fills no panels
+        ((3, 1), "float32", 48),
+        ((1, 1), "float32", 8),
+    ]
+] + [
+    (cholesky.cho_factor, mesh, dtype, ((n, n), BLOCKS))
+    for mesh, dtype, n in [
+        ((2, 4), "float32", 256),
+        ((2, 4), "float64", 2048),  # with panels as wide as they become
+        ((4, 2), "complex128", 64),
+        ((1, 8), "float32", 128),
+        ((8, 1), "complex64", 128),
+        ((2, 2), "float64", 46),
+        ((3, 1), "float32", 66),
+        ((1, 1), "float32", 8),
+    ]
+]
+SOLUTIONS = [
+    (lu.solve, mesh, dtype, ((n, n), BLOCKS), (sides, WHOLE))
+    for mesh, dtype, n, sides in [
+        ((2, 4), "float32", 64, (64,)),
+        ((3, 2), "complex128", 42, (42, 5)),  # whose sides the mesh does not divide
+        ((1, 8), "float64", 64, (64, 8)),
+    ]
+]
+FIELD, REAL, PLANE, VECTOR = (24, 48, 16), (24, 48, 15), (24, 48), (576,)
+FIELDS = [
+    (function, mesh, dtype, (shape, spec))
+    for mesh in [(8, 1), (1, 8), (2, 4), (4, 2), (2, 2), (3, 1), (8,), (1, 1)]
+    for dtype, cut in [("complex64", jax.P(*"xy"[: len(mesh)]))]
+    for function, shape, spec in [
+        (fft.fftn, FIELD, cut),
+        (fft.ifftn, FIELD, jax.P(None, *cut)),
+        (fft.fftn_transposed, FIELD, cut),
+        (fft.ifftn_transposed, (48, 16, 24), cut),
+    ]
+]
+REALS = [
+    (fft.rfftn, mesh, dtype, (REAL, jax.P(*"xy"[: len(mesh)])))
+    for mesh in [(2, 4), (1, 8), (8,), (3, 2)]
+    for dtype in ("float32", "float64", "int8")
+]
+OTHERS = [
+    (function, mesh, dtype, (shape, spec))
+    for mesh, dtype in [
+        ((8,), "complex64"),
+        ((2, 4), "complex128"),
+        ((3,), "complex64"),
+    ]
+    for function, shape, spec in [
+        (fft.fft2, PLANE, LINE),
+        (fft.ifft2, PLANE, COLUMNS),
+        (fft.fft, VECTOR, LINE),
+        (fft.ifft, VECTOR, LINE),
+        (fft.fft_transposed, VECTOR, LINE),
+        (fft.ifft_transposed, (24, 24), LINE),
+    ]
+]
+LAYERS = ((48, 96), jax.P("x", ("z", "y"))), ((96, 24), jax.P(("z", "x"), "y"))
+PRODUCTS = [
+    (matmul.summa, mesh, dtype, ((48, 96), BLOCKS), ((96, 24), BLOCKS))
+    for mesh, dtype in zip([(2, 4), (4, 2), (1, 8), (3, 2)], EACH, strict=True)
+] + [
+    (matmul.cannon, (2, 2), "float32", ((48, 96), BLOCKS), ((96, 24), BLOCKS)),
+    (matmul.cannon, (1, 1), "float32", ((48, 96), BLOCKS), ((96, 24), BLOCKS)),
+    (matmul.summa_25d, (2, 2, 2), "float32", *LAYERS),
+    (matmul.summa_25d, (1, 2, 3), "float64", *LAYERS),
+]
+RINGS = [
+    (function, mesh, dtype, ((48, 96), spec), ((96, 24), other))
+    for mesh, dtype in [((8,), "float32"), ((3,), "float64"), ((1,), "complex64")]
+    for function, spec, other in [
+        (collective_matmul.ring_matmul, LINE, LINE),
+        (collective_matmul.ag_matmul, LINE, COLUMNS),
+        (collective_matmul.matmul_rs, COLUMNS, LINE),
+    ]
+]
+CASES = FACTORS + SOLUTIONS + FIELDS + REALS + OTHERS + PRODUCTS + RINGS
+
+
+def described(case):
+    """Describe the arguments of a case, on the mesh in context."""
+    _, _, dtype, *arrays = case
+    return [jax.ShapeDtypeStruct(shape, dtype, sharding=spec) for shape, spec in arrays]
+
+
+def name(case):
+    function, mesh, dtype, ((n, *_), _), *_ = case
+    return f"{function.__name__}-{'x'.join(map(str, mesh))}-{dtype}-{n}"
+
+
+def predicted(function, *arguments):
+    module = importlib.import_module(function.__module__)
+    return module.cost(function, *arguments)
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_what_is_sent_is_what_cost_says(case):
+    function, mesh, *_ = case
+    with jax.enable_x64(True), devices(mesh):
+        arguments = described(case)
+        program, cost = measure(function, *arguments), predicted(function, *arguments)
+    assert program.sent == getattr(cost, "sent", cost)
+    if hasattr(cost, "counts"):
+        assert program.counts == cost.counts
+    if hasattr(cost, "parts"):
+        assert sum(cost.parts.values()) == cost.sent
+
+
+def test_every_module_with_a_cost_is_here_and_the_largest_case_has_all_windows():
+    trees = {module.stem: ast.parse(module.read_text()).body for module in MODULES}
+    having = {
+        f"examples.{stem}"
+        for stem, body in trees.items()
+        for node in body
+        if isinstance(node, ast.FunctionDef) and node.name == "cost"
+    }
+    assert {case[0].__module__ for case in CASES} == having
+    with devices((2, 4)):
+        assert len(lu.windows(lu.plan(2048)[0], 2)) == lu.STAGES == 8
+        plan = cholesky.plan_elimination(2048)
+        assert len(cholesky.stretches(plan)) == cholesky.STAGES == 4
+
+
+def test_other_functions_have_no_cost():
+    with devices((2, 4)), pytest.raises(ValueError, match="pass cho_factor"):
+        cholesky.cost(cholesky.cho_solve, jax.ShapeDtypeStruct((8, 8), "float32"))
