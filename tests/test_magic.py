@@ -8,7 +8,7 @@ import pytest
 from examples import magic
 from examples.processes import Output, Processes, ProcessesError, Shown
 
-SOURCE = Path(__file__).parents[1] / "src"
+SOURCE = Path(magic.__file__).parents[1]
 SLOW = 60  # seconds after which a test has failed
 OUTPUT = Output(
     (Shown(printed="one\n"), Shown(printed="two\n"), Shown(printed="one\n"))

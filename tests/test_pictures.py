@@ -275,12 +275,12 @@ def test_every_way_to_say_a_sharding_gives_the_same_blocks():
     assert draw(array).svg == draw(struct((16, 16), mesh, jax.P("y", "x"))).svg
 
 
-def test_an_array_on_one_device_says_who_holds_nothing():
+def test_an_array_on_one_device_names_those_that_hold_nothing():
     caption = draw(jnp.zeros((4, 4))).caption
     assert caption == "float32[4,4]; all on device 0; 64 B a device; nothing on 1-7"
 
 
-def test_a_submesh_says_who_holds_nothing():
+def test_a_submesh_names_the_devices_that_hold_nothing():
     picture = draw(
         struct((16, 16), make_mesh((2, 2), slice(0, None, 2)), jax.P("x", "y"))
     )
@@ -394,9 +394,9 @@ def test_a_traced_array_is_refused_with_advice(make):
         ((jax.P("x"),), "alone has no shape"),
         ((jax.P("x"), (8,)), "call jax.set_mesh"),
         (({}, (8,)), "has no device"),
-        (({0: (slice(0, 8),)}, (8, 8)), "device 0 has 1 slices for the shape"),
-        (({0: (slice(8, 9),)}, (8,)), "device 0 holds no block"),
-        (({0: (slice(0, 8, 2),)}, (8,)), "device 0 holds no block"),
+        (({0: (slice(0, 8),)}, (8, 8)), "give a slice for each axis of \\(8, 8\\)"),
+        (({0: (slice(8, 9),)}, (8,)), "with step 1 and at least one element"),
+        (({0: (slice(0, 8, 2),)}, (8,)), "with step 1 and at least one element"),
         (({0: (slice(0, 0),)}, (0,)), "has no elements"),
     ],
 )
@@ -642,7 +642,8 @@ def test_what_is_no_picture_is_not_put_beside_one(what):
         (jax.P("x"), 7, r"cuts 7 of the shape \(7,\) in 2"),
         (jax.P(None, ("x", "y")), (8, 12), r"cuts 12 of the shape \(8, 12\) in 8"),
         (jax.P("x"), "ab", "'ab' is no shape: pass whole numbers"),
-        ({0: 5}, (8,), "device 0 holds 5: give a tuple of slices"),
+        ({0: 5}, (8,), "device 0 holds 5: give a slice for each axis"),
+        ({0: (5,)}, (8,), r"device 0 holds \(5,\): give a slice for each axis"),
         ({"a": (slice(0, 8),)}, (8,), "the mapping has no device"),
     ],
 )

@@ -341,7 +341,7 @@ def test_one_that_died_between_two_cells_is_named(two):
     assert error.output.texts == ("Died: SIGKILL", "1")
 
 
-def test_why_one_aborted_is_told(two):
+def test_the_error_says_why_one_aborted(two):
     error = refused(two, "import ctypes\nif me == 0:\n    ctypes.string_at(0)")
     assert "Died: SIGSEGV\nFatal Python error: Segmentation fault" in str(error)
 

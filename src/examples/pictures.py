@@ -34,9 +34,7 @@ COLOURS += ("#0072b2", "#d55e00", "#cc79a7", "#bbbbbb")
 INKS = ("#000", "#000", "#000", "#000", "#fff", "#000", "#000", "#000")
 
 WIDE, GAP, DEPTH = 320, 24, 9  # of a picture, beside a panel, of a slab, in CSS pixels
-MOST = (
-    32  # rows, columns, slabs and copies that are drawn; the caption counts the others
-)
+MOST = 32  # rows, columns, slabs, copies that are drawn; the caption counts the rest
 
 NARROW = "display: inline-block; vertical-align: top; width: 20rem; max-width: 100%"
 SMALL = "font-size: .85em; line-height: 1.4; margin-bottom: .5em"
@@ -102,17 +100,17 @@ class Picture:
     def span(self, block: Block) -> str:
         """Write a block as an index: "[0:8, 4:8]"; a slab is "[0:8, ...]"."""
         pairs = zip(self.cuts, block, strict=False)
-        parts = [f"{cuts[i]}:{cuts[i + 1]}" for cuts, i in pairs]
-        parts += ["..."] * (len(block) < len(self.shape))
-        return f"[{', '.join(parts)}]"
+        parts = ", ".join(f"{cuts[i]}:{cuts[i + 1]}" for cuts, i in pairs)
+        return f"[{parts}]" if len(block) == len(self.shape) else f"[{parts}, ...]"
 
     @property
     def words(self) -> str:
         """The text alternative: which devices hold which part."""
         first = itertools.islice(self.holders.items(), 2 * MOST)
-        told = [f"{_hold(devices)} {self.span(block)}" for block, devices in first]
-        told += ["and so on"] * (len(told) < len(self.holders))
-        return f"Picture of {self.facts[0]}: {'; '.join(told)}."
+        parts = [f"{_hold(devices)} {self.span(block)}" for block, devices in first]
+        if len(parts) < len(self.holders):
+            parts.append("and so on")
+        return f"Picture of {self.facts[0]}: {'; '.join(parts)}."
 
     @property
     def caption(self) -> str:
@@ -167,10 +165,8 @@ class Row(tuple):
 
 def beside(*pictures: Picture) -> Row:
     """Put pictures side by side. Raises ValueError for what `draw` did not return."""
-    for picture in pictures:
-        if not isinstance(picture, Picture):
-            kind = type(picture).__name__
-            raise ValueError(f"a {kind} is no picture: pass what `draw` returns")
+    for other in {type(each) for each in pictures} - {Picture}:
+        raise ValueError(f"a {other.__name__} is no picture: pass what `draw` returns")
     return Row(pictures)
 
 
@@ -244,23 +240,21 @@ def _sharding_of(x) -> Sharding:
 
 
 def _mesh_of(spec: jax.P) -> jax.sharding.Mesh:
-    mesh = jax.sharding.get_mesh()
+    mesh, entries = jax.sharding.get_mesh(), tuple(getattr(spec, "partitions", spec))
     if mesh.empty:
         raise ValueError(f"{spec} needs a mesh: call jax.set_mesh(mesh) first")
-    if jax.P.UNCONSTRAINED in tuple(getattr(spec, "partitions", spec)):
+    if jax.P.UNCONSTRAINED in entries:
         raise ValueError(f"{spec} does not say where each element belongs")
-    named = {*jax.tree.leaves(tuple(getattr(spec, "partitions", spec)))}
-    if unknown := named - {*mesh.axis_names}:
+    if unknown := {*jax.tree.leaves(entries)} - {*mesh.axis_names}:
         raise ValueError(f"{spec} names {unknown}, but the axes are {mesh.axis_names}")
     return mesh
 
 
 def _spec(where, shape: tuple[int, ...]) -> tuple[list, list[str]]:
     """Find the mesh axes that split each axis, and those still to be summed over."""
-    if isinstance(where, Mapping) and not any(map(_is_device, where)):
-        raise ValueError(
-            f"the mapping has no device: {{device id: slices}}, not {where}"
-        )
+    kinds = int, jax.Device
+    if isinstance(where, Mapping) and not any(isinstance(key, kinds) for key in where):
+        raise ValueError(f"the mapping has no device: {{id: slices}}, not {where}")
     spec, ndim = getattr(where, "spec", ()), len(shape)
     if len(spec) > ndim:
         raise ValueError(f"{spec} names {len(spec)} axes, but the array has {ndim}")
@@ -272,20 +266,14 @@ def _spec(where, shape: tuple[int, ...]) -> tuple[list, list[str]]:
     return split + [None] * (ndim - len(split)), sorted(getattr(spec, "unreduced", ()))
 
 
-def _is_device(key) -> bool:
-    return isinstance(key, int | jax.Device)
-
-
 def _box(device, part: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
-    if not isinstance(part, Sequence) or not all(isinstance(s, slice) for s in part):
-        raise ValueError(f"device {device} holds {part!r}: give a tuple of slices")
-    if len(part) != len(shape):
-        raise ValueError(
-            f"device {device} has {len(part)} slices for the shape {shape}"
-        )
-    ranges = [range(*s.indices(n)) for s, n in zip(part, shape, strict=True)]
+    advice = f"device {device} holds {part!r}: give a slice for each axis of {shape}"
+    try:
+        ranges = [range(*s.indices(n)) for s, n in zip(part, shape, strict=True)]
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(advice) from None
     if any(len(r) == 0 or r.step != 1 for r in ranges):
-        raise ValueError(f"device {device} holds no block of {shape}: {part}")
+        raise ValueError(f"{advice}, with step 1 and at least one element")
     return tuple((r.start, r.stop) for r in ranges)
 
 
@@ -308,16 +296,15 @@ def _facts(x, boxes: Mapping[int, Box], pending, idle) -> Iterator[str]:
 
 
 def _copies(boxes: Mapping[int, Box]) -> str:
-    devices, copies = len(boxes), Counter(boxes.values())
+    copies = Counter(boxes.values())
+    devices, blocks = len(boxes), len(copies)
     if devices == 1:
         return f"all on device {min(boxes)}"
-    if len(copies) == 1:
-        return f"a copy on each of {devices} devices"
-    if len(copies) == devices:
-        return f"a block on each of {devices} devices"
+    if blocks in (1, devices):
+        return f"a {'copy' if blocks == 1 else 'block'} on each of {devices} devices"
     if len(set(copies.values())) == 1:
-        return f"{len(copies)} blocks, {devices // len(copies)} copies of each"
-    return f"{len(copies)} blocks on {devices} devices"
+        return f"{blocks} blocks, {devices // blocks} copies of each"
+    return f"{blocks} blocks on {devices} devices"
 
 
 def _amount(count: int) -> str:
@@ -445,7 +432,8 @@ def _strips(rect: Rect, count: int) -> list[list[Point]]:
         return [[(x, y) for y, x in strip] for strip in turned]
     width = (right - left) / max(1, count)
     lean = min(0.4 * width, 0.25 * (bottom - top))
-    edges = [(left + k * width, lean * (0 < k < count)) for k in range(count + 1)]
+    leans = [0, *[lean] * (count - 1), 0]
+    edges = [(left + k * width, leans[k]) for k in range(count + 1)]
     return [
         [(a + s, top), (b + t, top), (b - t, bottom), (a - s, bottom)]
         for (a, s), (b, t) in itertools.pairwise(edges)
@@ -464,11 +452,11 @@ def _labels(picture: Picture, devices, strips, rect: Rect) -> Iterator[str]:
         how = ' font-size="12" fill="#000" stroke="#fff" stroke-width="4"'
         how += ' paint-order="stroke"'
         yield _text((left + right) / 2, (top + bottom) / 2 + 4, _ids(devices), how)
-        return
-    for device, strip in zip(devices, strips, strict=True):
-        x, y = (sum(values) / 4 for values in zip(*strip, strict=True))
-        ink = INKS[picture.colours[device]]
-        yield _text(x, y + 4, device, f' font-size="12" fill="{ink}"')
+    else:
+        for device, strip in zip(devices, strips, strict=True):
+            x, y = (sum(values) / 4 for values in zip(*strip, strict=True))
+            ink = INKS[picture.colours[device]]
+            yield _text(x, y + 4, device, f' font-size="12" fill="{ink}"')
 
 
 def _polygon(points: Sequence[Point], fill: str) -> str:
