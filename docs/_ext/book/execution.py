@@ -10,13 +10,18 @@ files that a page reads: its front matter lists them as `data`, from the page's 
 import hashlib
 import importlib.metadata
 import json
+import logging
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from jupyter_cache import get_cache
+from myst_nb.core.execute import create_client
+from myst_nb.core.read import create_nb_reader
 from sphinx.errors import ExtensionError
+from sphinx.util.logging import SphinxLoggerAdapter
 
 from book.page import Page, quiet
 
@@ -40,21 +45,58 @@ def with_key(page, key) -> str:
     return "\n".join(["---", front, *[""] * (count - 3), "---", *lines[count:]])
 
 
-def add_key(app, docname, source):
-    """Handle `source-read`: make the page depend on its files and environment."""
-    file = Path(app.env.doc2path(docname))
-    page = Page(file, Path(app.srcdir), source=source[0])
-    if not page.is_notebook:
-        return
+def keyed(app, page) -> tuple[str, list[Path]]:
+    """Return the text of a page with its key, and the files that it depends on."""
     try:
         page = replace(page, source=quiet(page))
     except ValueError as error:
-        raise ExtensionError(f"{docname}, {error}") from error
+        raise ExtensionError(f"{page.name}, {error}") from error
+    files = [*page.modules(Path(app.config.execution_modules)), *page.data]
     digest = hashlib.sha256(app.config.execution_environment.encode())
-    for file in [*page.modules(Path(app.config.execution_modules)), *page.data]:
-        app.env.note_dependency(file)
+    for file in files:
         digest.update(file.name.encode() + file.read_bytes())
-    source[0] = with_key(page, digest.hexdigest()[:16])
+    return with_key(page, digest.hexdigest()[:16]), files
+
+
+def add_key(app, docname, source):
+    """Handle `source-read`: make the page depend on its files and environment."""
+    page = Page(Path(app.env.doc2path(docname)), Path(app.srcdir), source=source[0])
+    if page.is_notebook:
+        source[0], files = keyed(app, page)
+        for file in files:
+            app.env.note_dependency(file)
+
+
+class Log(SphinxLoggerAdapter):
+    """A log that says of each line which page it is about."""
+
+    def process(self, message, options):
+        """Add the page; MyST-NB gives the rest."""
+        return super().process(message, options | {"type": "mystnb", **self.extra})
+
+
+def execute(app, name):
+    """Execute a page for MyST-NB's cache, if it has cells and the cache has it not."""
+    page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
+    if page.is_notebook:
+        text, settings = keyed(app, page)[0], app.env.mystnb_config
+        reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
+        log = Log(logging.getLogger(f"sphinx.{__name__}"), {"location": name})
+        told = reader.read(text), str(page.file), settings, log, reader.read_fmt
+        with create_client(*told):
+            pass
+
+
+def execute_all(app, env, names):
+    """Handle `env-before-read-docs`: execute pages side by side, those that wait too.
+
+    Sphinx would give each of its readers a fixed share of the pages, and execute one
+    page after the other in each of them. MyST-NB finds these here in its cache.
+    """
+    if app.config.nb_execution_mode == "cache":
+        with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
+            for done in [pool.submit(execute, app, name) for name in names]:
+                done.result()
 
 
 def make_cache(app, config):
@@ -67,5 +109,6 @@ def setup(app):
     app.add_config_value("execution_environment", "", "env", str)
     app.add_config_value("execution_modules", "", "env", str)
     app.connect("config-inited", make_cache)
+    app.connect("env-before-read-docs", execute_all, priority=900)  # all is set by then
     app.connect("source-read", add_key)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
