@@ -8,7 +8,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]
 
-from book import execution, facts  # noqa: E402  (lies in _ext)
+from book import execution, facts, kernels  # noqa: E402  (lies in _ext)
 from jupyter_client import KernelManager  # noqa: E402
 
 # The one place for the published address: with it, pages offer Colab and Binder.
@@ -31,8 +31,7 @@ KERNEL = {
     "SOURCE_DATE_EPOCH": "1767225600",  # Matplotlib writes the date into SVG
 }
 os.environ |= KERNEL
-profile = DOCS / "_build/ipython/profile_default"
-profile.mkdir(parents=True, exist_ok=True)
+profile = kernels.prepare(DOCS / "_build/ipython")
 (profile / "ipython_kernel_config.py").write_text(
     "get_config().InlineBackend.figure_formats = {'svg'}\n"
 )
@@ -71,6 +70,7 @@ myst_substitutions = facts.substitutions()  # such as {{jax}}
 myst_heading_anchors = 3
 
 execution_environment = execution.environment(KERNEL.keys() - {"IPYTHONDIR"})
+execution_environment += kernels.START.read_text()
 execution_modules = str(ROOT / "src/examples")
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(DOCS / "_build/cache")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from book import kernels
 
 EXTENSIONS = Path(__file__).parents[1] / "docs/_ext"
 CONF = """
@@ -47,6 +48,7 @@ LOST = {  # what follows an unexpected error is not judged
 GOOD = [
     (":expect: 0.10", "print('0.10')"),
     (":raises: ZeroDivisionError division", "1 / 0"),
+    (":raises: ValueError odd", 'raise type("Odd", (ValueError,), {})("odd")'),
     (":check: one is one", "one = 1\nassert one == 1"),
     (':fold: "Set-up: x"', "x = 1"),
 ]
@@ -74,7 +76,9 @@ def write(book, cells):
 def build(book, *options):
     """Build the book; return the exit status and all that was said."""
     command = [sys.executable, "-m", "sphinx", "-W", *options, "docs", "html"]
+    kernels.prepare(book / "ipython")
     env = os.environ | {"PYTHONPATH": str(EXTENSIONS)}
+    env["IPYTHONDIR"] = str(book / "ipython")
     done = subprocess.run(
         command, cwd=book, env=env, text=True, capture_output=True, check=False
     )

@@ -25,8 +25,9 @@ def returned(text, **others):
     return [new_output("execute_result", data=data, execution_count=1)]
 
 
-def raised(kind, message):
+def raised(kind, message, *bases):
     trace = ["Traceback", f"\x1b[31m{kind}\x1b[0m: {message}"]
+    trace += [f"A kind of: {', '.join(bases)}"]
     return [new_output("error", ename=kind, evalue=message, traceback=trace)]
 
 
@@ -44,6 +45,7 @@ KEPT = {
     ":expect: a": printed("\x1b[1ma\x1b[0m"),
     ":raises: ValueError no mesh": raised("ValueError", "there is no mesh\nat all"),
     ":raises: 'ShardingTypeError: of ... x'": raised("jax.ShardingTypeError", "of a x"),
+    ":raises: ValueError base": raised("OddError", "a base", "ValueError", "Exception"),
     ":expect: in pieces": [*printed("in "), *printed("pieces\n")],
     ":fold: Set-up": [],
     ":tags: [hide-output]": printed("much"),
@@ -62,6 +64,10 @@ BROKEN = {
     ":raises: ValueError c": (
         raised("ValueError", "d"),
         "expected  ValueError: ...c...",
+    ),
+    ":raises: KeyError base": (
+        raised("OddError", "a base", "ValueError", "Exception"),
+        "raised    OddError: a base",
     ),
     ":raises: ValueError": (raised("ValueError", "d"), "add a phrase of it"),
     ":expects: 3": ([], "an option that nothing knows: expects"),

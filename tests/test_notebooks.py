@@ -122,6 +122,24 @@ def test_other_words_than_the_site_shows_are_a_failure(better, capsys):
     assert "-two\n+three" in words
 
 
+BASE = f"""{HEAD}# A base
+
+```{{code-cell}}
+:raises: ValueError odd
+
+raise type("Odd", (ValueError,), {{}})("odd")
+```
+"""
+
+
+@pytest.mark.usefixtures("book")
+@pytest.mark.parametrize("kind", ["ValueError", "Odd", "KeyError"])
+def test_an_error_may_be_told_by_a_base_of_its_class(kind, capsys):
+    (notebooks.DOCS / "base.md").write_text(BASE.replace(": ValueError", f": {kind}"))
+    assert notebooks.main(["base"]) == (kind == "KeyError")
+    assert ("raised    Odd: odd" in capsys.readouterr().out) == (kind == "KeyError")
+
+
 CHECKS = f"""{HEAD}# Checks
 
 ```{{code-cell}}

@@ -54,7 +54,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 
 import changes  # noqa: E402
 import kept  # noqa: E402
-from book import export, guards  # noqa: E402  (lies in docs/_ext)
+from book import export, guards, kernels  # noqa: E402  (lies in docs/_ext)
 from book.page import Page  # noqa: E402
 
 
@@ -236,6 +236,7 @@ async def execute(notebook, kernel) -> str:
     """Run a notebook in an empty folder; return what failed, or nothing."""
     clean = {name: v for name, v in os.environ.items() if not MINE.match(name)}
     with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as own:
+        kernels.prepare(Path(own))
         where = {"metadata": {"path": empty}}
         client = NotebookClient(
             notebook, kernel_name=kernel, timeout=300, resources=where

@@ -251,7 +251,8 @@ def kept(output):
     output = nbformat.from_dict(output)
     if output.output_type == "error":
         output.evalue = guards.told(output.evalue)
-        output.traceback = [f"{output.ename}: {output.evalue}"]
+        bases = [line for line in output.traceback if line.startswith(guards.BASES)]
+        output.traceback = [f"{output.ename}: {output.evalue}", *bases]
     output.pop("execution_count", None)
     if output.output_type == "execute_result":
         output.execution_count = None
