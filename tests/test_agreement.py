@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 
+from examples import agreement
 from examples.agreement import assert_replicated, assert_same_program, group_equal
 from examples.processes import Processes, ProcessesError
 
 P = jax.P
-SOURCE = Path(__file__).parents[1] / "src"
-SLOW = 120  # seconds after which a test has failed
+SOURCE = Path(agreement.__file__).parents[1]
+SLOW = 300  # seconds after which a test has failed
 LAYOUTS = P("x", "y"), P(("x", "y")), P(None, "y"), P("y"), P(None, ("y", "x")), P()
 TABLE = np.arange(128, dtype=np.float32).reshape(16, 8)
 
@@ -28,6 +29,7 @@ NAMES = """
 import jax, jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
+from examples import agreement
 from examples.agreement import assert_replicated, assert_same_program
 P = jax.P
 me = jax.process_index()

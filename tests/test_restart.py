@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,6 +22,7 @@ from examples import restart
 ROOT = Path(__file__).parents[1]
 LOCAL = ROOT / "launch/local.py"
 EVERY, STEPS, KILLS = 5, 40, 7
+SLOW = 1000  # seconds after which a test has failed
 
 # A reader's script. What disturbs it follows from the seed and the number of the start.
 SCRIPT = """
@@ -42,6 +42,7 @@ from jax.experimental.multihost_utils import process_allgather
 alive = os.open("alive", os.O_WRONLY)
 folder, steps, every, plan, seed = sys.argv[1:]
 steps, every, turn = int(steps), int(every), int(os.environ["SLURM_RESTART_COUNT"])
+nap = 1 if steps < 100 else 0.1  # the notice comes before the last step
 if plan in ("preempt", "wait"):
     every = 1000  # what is saved before the end is saved for the notice
 jax.distributed.initialize()
@@ -56,7 +57,7 @@ first = last = None
 def die(after=0.0):
     print("killed", "saving" if after else "training", flush=True)
     threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    time.sleep(60)
+    time.sleep(1000)
 
 
 def begin_save(checkpoints, number, state, save=restart.start_saving):
@@ -85,13 +86,13 @@ def step(state, number):
     if plan == "raise" and number == 10 and me == 1:
         raise ArithmeticError("process 1 has had enough")
     if plan == "preempt" and turn == 0 and number >= 10:
-        time.sleep(0.1)
+        time.sleep(nap)
         if number == 10 and me == 1:
             os.kill(os.getpid(), signal.SIGTERM)
     if plan == "wait" and number == 10:
         print("waiting", flush=True)
     if plan == "wait" and number >= 10:
-        time.sleep(0.1)
+        time.sleep(nap)
     state = restart.learn(state, number)
     if me == 0:
         print("step", number, parts(state), flush=True)
@@ -116,6 +117,16 @@ with jax.set_mesh(mesh):
 """
 
 
+def heard(job, words):
+    """Return what a job prints, up to the line with these words."""
+    said = ""
+    while words not in said:
+        line = job.stdout.readline()
+        assert line, f"{words} was not printed"
+        said += line
+    return said
+
+
 class Run:
     """What the processes of a launch said, and how it ended."""
 
@@ -124,7 +135,7 @@ class Run:
 
     def __call__(self, plan, *options, seed=0, layout=(2, 2), steps=STEPS, act=None):
         processes, devices = layout
-        sizes = "-n", str(processes), "--devices", str(devices), "--timeout", "240"
+        sizes = "-n", str(processes), "--devices", str(devices), "--timeout", str(SLOW)
         names = "folder", str(steps), str(EVERY), plan, str(seed)
         with subprocess.Popen(
             [sys.executable, LOCAL, *sizes, *options, "script.py", *names],
@@ -135,7 +146,7 @@ class Run:
             text=True,
         ) as job:
             said = act(job) if act else ""
-            out, self.errors = job.communicate(timeout=300)
+            out, self.errors = job.communicate(timeout=2 * SLOW)
         self.code, self.out = job.returncode, said + out
         self.warnings = re.findall(r"^\[\d\] .+", self.errors, re.M)
         # the end of the file comes only when nobody is left who could write
@@ -252,13 +263,11 @@ def test_a_notice_to_one_process_makes_all_save_and_asks_for_a_restart(
 
 def test_a_notice_to_the_launcher_saves_and_stops(run, undisturbed):
     def act(job):
-        said = ""
-        while "waiting" not in said:
-            said += job.stdout.readline()
+        said = heard(job, "waiting")
         job.terminate()
         return said
 
-    run("wait", "--grace", "60", act=act)
+    run("wait", "--grace", "100", act=act)
     assert run.code == 128 + signal.SIGTERM
     last = max(run.saved)
     assert last == run.steps[-1][0] + 1
@@ -267,22 +276,31 @@ def test_a_notice_to_the_launcher_saves_and_stops(run, undisturbed):
     assert run.digests == undisturbed.digests
 
 
+NOTED = """
+def noted(state, number):
+    if number == 5:
+        print("is training", flush=True)
+    return learn(state, number)
+
+
+def run("""
+
+
 def test_the_documented_command_saves_when_the_launcher_is_told_to_end(tmp_path):
     (words,) = re.findall(r"    python (local.py .* checkpoints)\n", restart.__doc__)
     module = Path(restart.__file__).read_text()
     long = module.replace("run(sys.argv[1], 100)", "run(sys.argv[1], 10**6)")
     rare = long.replace("every=20", "every=10**6")  # so that only the notice saves
-    assert module != long != rare
-    (tmp_path / "restart.py").write_text(rare)
+    noted = rare.replace("def run(", NOTED).replace("train(learn,", "train(noted,")
+    assert len({module, long, rare, noted}) == 4
+    (tmp_path / "restart.py").write_text(noted)
     shutil.copy(LOCAL, tmp_path)
     line = [sys.executable, *words.split()]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(line, cwd=tmp_path, text=True, **pipes) as job:
-        while not (tmp_path / "checkpoints").exists():
-            assert job.poll() is None
-        time.sleep(1)  # for some steps
+        heard(job, "is training")
         job.terminate()
-        _, errors = job.communicate(timeout=100)
+        _, errors = job.communicate(timeout=SLOW)
     assert job.returncode == 128 + signal.SIGTERM
     saved = [path.name for path in (tmp_path / "checkpoints").iterdir()]
     assert len(saved) == 1, errors
@@ -496,7 +514,7 @@ HEALTHY = {  # what may be in the way of reading, and says nothing of the checkp
 @pytest.mark.parametrize("error", HEALTHY.values(), ids=HEALTHY)
 def test_no_advice_to_remove_what_may_be_whole(error, tmp_path):
     checkpoints = restart.open_folder(tmp_path)
-    with pytest.raises(type(error)) as caught, restart.whole(checkpoints, 8):
+    with pytest.raises(type(error)) as caught, restart.reading(checkpoints, 8):
         raise error
     assert caught.value is error
     (note,) = error.__notes__
@@ -533,9 +551,7 @@ def test_a_second_job_in_the_folder_is_refused_and_neither_loses_a_step(
     second = []
 
     def act(job):
-        said = ""
-        while "waiting" not in said:
-            said += job.stdout.readline()
+        said = heard(job, "waiting")
         line = [sys.executable, LOCAL, "-n", "2", "--devices", "2", "script.py"]
         names = "folder", str(STEPS), str(EVERY), "none", "0"
         done = subprocess.run(
@@ -544,13 +560,14 @@ def test_a_second_job_in_the_folder_is_refused_and_neither_loses_a_step(
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=SLOW,
         )
         second.append(done)
+        said += heard(job, f" step {STEPS} ")  # all that the undisturbed run did
         job.terminate()
         return said
 
-    run("wait", "--grace", "60", act=act, steps=10**5)  # longer than the other starts
+    run("wait", "--grace", "100", act=act, steps=10**5)  # longer than the other starts
     (refused,) = second
     assert (refused.returncode, refused.stdout) == (1, "")
     assert f"ValueError: {tmp_path}/folder is in use by process " in refused.stderr
@@ -567,7 +584,7 @@ from pathlib import Path
 from examples import restart
 
 print(restart.acquire(Path(sys.argv[1])), flush=True)
-time.sleep(100)
+time.sleep(1000)
 """
 
 
@@ -592,7 +609,7 @@ def test_a_lock_tells_who_has_it_and_ends_with_its_process(holder, tmp_path):
     holder.kill()
     holder.wait()
     held = restart.hold(tmp_path / "lock")
-    assert restart.whose(tmp_path / "lock")["pid"] == os.getpid()
+    assert restart.holder_of(tmp_path / "lock")["pid"] == os.getpid()
     restart.release(tmp_path / "lock", held)
     assert not (tmp_path / "lock").exists()
 

@@ -15,7 +15,7 @@ from examples.samplers import (
     named,
     on,
     spread,
-    survey,
+    survey_all,
     survey_one,
     unknown,
 )
@@ -31,7 +31,7 @@ def test_a_survey_refuses_a_name_that_it_does_not_know(monkeypatch):
     monkeypatch.setattr(random, "zipf", random.normal, raising=False)
     assert unknown() == ["zipf"]
     with pytest.raises(ValueError, match="has zipf: add it to SAMPLERS"):
-        survey(measure)
+        survey_all(measure)
 
 
 @pytest.mark.parametrize("name", ["normal", "randint", "permutation", "split"])

@@ -133,7 +133,7 @@ def slots(leaf) -> tuple[list[str], list[tuple[int, np.ndarray]]]:
     ]
 
 
-def describe(path: str, leaf) -> str:
+def type_of(path: str, leaf) -> str:
     """Describe a leaf: where it stands in its tree, its type, and its spec."""
     leaf = leaf if isinstance(leaf, Array) else np.asarray(leaf)
     if leaf.dtype == object:
@@ -156,7 +156,7 @@ def assert_replicated(tree):
     """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     leaves = [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
-    kinds, codes = gather_codes(lambda: "; ".join(describe(*pair) for pair in leaves))
+    kinds, codes = gather_codes(lambda: "; ".join(type_of(*pair) for pair in leaves))
     if len({*codes.tolist()}) > 1:
         raise AssertionError(
             f"the processes hold different trees: {group_equal(codes)}; here, in "

@@ -228,11 +228,10 @@ def arguments(mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct | int]:
     shapes |= {"c": (size, 8, 8), "i": (size,), "w": (16, 16), "n": ()}
     dtypes = {"c": jnp.complex64, "i": jnp.int32, "n": jnp.int32}
     split, whole = (jax.NamedSharding(mesh, spec) for spec in (jax.P("x"), jax.P()))
+    places = {"w": whole, "n": whole}
     return {
         name: jax.ShapeDtypeStruct(
-            shape,
-            dtypes.get(name, jnp.float32),
-            sharding=split if shape[:1] == (size,) else whole,
+            shape, dtypes.get(name, jnp.float32), sharding=places.get(name, split)
         )
         for name, shape in shapes.items()
     }

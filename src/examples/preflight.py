@@ -9,8 +9,8 @@ plain socket. Process 0 collects what each of them believes and sends all the ve
 
 Each process sends one line and waits at most `timeout` seconds, 300 by default, as JAX
 does: on a busy file system the last of many may start minutes after the first. After
-ten seconds those who wait say for whom. The meeting itself takes half a second more
-than the slowest process: that is how long process 0 looks out for a second process with
+ten seconds those that wait print what is missing. The meeting itself takes half a
+second more than the slowest process: so long process 0 waits for a second process with
 the same id.
 
     python preflight.py                            a meeting of one
@@ -18,7 +18,7 @@ the same id.
 
 and in a program, instead of a bare call:
 
-    jax.distributed.initialize(**preflight.cleared())
+    jax.distributed.initialize(**preflight.checked_arguments())
 
 Copy this file alone: it needs JAX only.
 """
@@ -40,9 +40,9 @@ from pathlib import Path
 
 import jax
 
-SETTLE = 0.5  # seconds in which nobody else may come once all are there
-EARLY = 10.0  # seconds after which we say for whom we wait
-LONGEST = 1 << 16  # bytes of a report
+SETTLE_SECONDS = 0.5  # in which no other process may come once all are there
+REMINDER_SECONDS = 10.0  # after which a process says what it waits for
+REPORT_BYTES = 1 << 16  # at most
 
 
 def from_slurm(env: dict) -> dict:
@@ -141,7 +141,7 @@ def complaints(host: str, env: dict) -> list[str]:
     if jax.distributed.is_initialized() or backend_started():
         found.append(
             "JAX has looked for its devices already, perhaps in an import: call "
-            "cleared() and initialize() before anything else uses JAX"
+            "checked_arguments() and initialize() before anything else uses JAX"
         )
     variable = proxy(host, env)
     if variable:
@@ -241,7 +241,7 @@ def judge(reports: list[dict]) -> list[str]:
 
 
 def is_report(said) -> bool:
-    """Return whether a process could have sent this: the fields and types of ours."""
+    """Return whether this is a report: it has the fields, of their types."""
     types = {"id": int, "count": int, "host": str, "loopback": bool, "Python": str}
     types |= {"JAX": str, "jaxlib": str, "script": int | None, "complaints": list}
     return (
@@ -253,8 +253,8 @@ def is_report(said) -> bool:
     )
 
 
-def is_verdict(said) -> list[str]:
-    """Return a verdict, or raise ValueError if this is none."""
+def parse_verdict(said) -> list[str]:
+    """Return a verdict in printable text, or raise ValueError if this is none."""
     if isinstance(said, list) and all(isinstance(words, str) for words in said):
         return printable(said)
     raise ValueError("no verdict")
@@ -269,8 +269,8 @@ def printable(said):
     return said
 
 
-def understood(line: bytes) -> dict | None:
-    """Return the report that a line holds, or None if it is none of ours."""
+def parse_report(line: bytes) -> dict | None:
+    """Return the report that a line holds, or None if it holds none."""
     with contextlib.suppress(ValueError, RecursionError):
         said = json.loads(line)
         if is_report(said):
@@ -278,14 +278,14 @@ def understood(line: bytes) -> dict | None:
     return None
 
 
-def hear(visitor: socket.socket, words: bytearray) -> bool:
-    """Add what a visitor has said by now to `words`; return whether that is all."""
+def read_more(visitor: socket.socket, words: bytearray) -> bool:
+    """Add what has arrived from a visitor to `words`; return whether that is all."""
     try:
-        more = visitor.recv(LONGEST)
+        more = visitor.recv(REPORT_BYTES)
     except OSError:
         more = b""
     words += more
-    return not more or b"\n" in more or len(words) > LONGEST
+    return not more or b"\n" in more or len(words) > REPORT_BYTES
 
 
 def missing_ids(reports: list[dict]) -> list[str]:
@@ -296,61 +296,61 @@ def missing_ids(reports: list[dict]) -> list[str]:
 
 
 class Reminder:
-    """Say once on stderr, when `EARLY` is over, for whom we wait."""
+    """Print once on stderr, after `REMINDER_SECONDS`, what this process waits for."""
 
     def __init__(self):
         """Start the clock."""
-        self.end = time.monotonic() + EARLY
+        self.end = time.monotonic() + REMINDER_SECONDS
 
     def left(self) -> float:
-        """Return the seconds until it is time; many once it was said."""
+        """Return the seconds until it is time; infinitely many once it was printed."""
         return max(self.end - time.monotonic(), 0)
 
     def say(self, words: str):
-        """Say it if it is time."""
+        """Print it if it is time."""
         if not self.left():
             self.end = float("inf")
-            sys.stderr.write(f"preflight, after {EARLY:g} s: {words}; waiting on\n")
-            sys.stderr.flush()
+            after = f"preflight, after {REMINDER_SECONDS:g} s"
+            print(f"{after}: {words}; waiting on", file=sys.stderr, flush=True)
 
 
-def finished(door: selectors.BaseSelector, server: socket.socket, seconds: float):
-    """Attend to all who come or speak; yield those who are done, and their reports."""
-    for key, _ in door.select(seconds):
+def finished(selector: selectors.BaseSelector, server: socket.socket, seconds: float):
+    """Accept and read connections; yield those that are read, with their reports."""
+    for key, _ in selector.select(seconds):
         if key.fileobj is not server:
-            if hear(key.fileobj, key.data):
-                door.unregister(key.fileobj)
-                yield key.fileobj, understood(bytes(key.data))
+            if read_more(key.fileobj, key.data):
+                selector.unregister(key.fileobj)
+                yield key.fileobj, parse_report(bytes(key.data))
             continue
         with contextlib.suppress(OSError):
             visitor, _ = server.accept()
-            visitor.setblocking(False)  # who says nothing holds nobody up
-            door.register(visitor, selectors.EVENT_READ, bytearray())
+            visitor.setblocking(False)  # a silent one holds up no other
+            selector.register(visitor, selectors.EVENT_READ, bytearray())
 
 
 def gather_reports(
     server: socket.socket, mine: dict, deadline: float
 ) -> tuple[list, list]:
-    """Receive reports until all came, or `deadline`; return them and who sent them."""
+    """Receive reports until all came, or `deadline`; return them and connections."""
     reports, visitors, reminder = [mine], [], Reminder()
-    with selectors.DefaultSelector() as door:
+    with selectors.DefaultSelector() as selector:
         server.setblocking(False)
-        door.register(server, selectors.EVENT_READ)
+        selector.register(server, selectors.EVENT_READ)
         while (left := deadline - time.monotonic()) > 0:
-            for visitor, said in finished(door, server, min(left, reminder.left())):
+            for visitor, said in finished(selector, server, min(left, reminder.left())):
                 visitors.append(visitor)
                 reports += [said] if said else []
             if absent := missing_ids(reports):
                 reminder.say(f"processes {', '.join(absent[:20])} have not come yet")
             else:
-                deadline = min(deadline, time.monotonic() + SETTLE)
-        strangers = [key.fileobj for key in door.get_map().values()]
+                deadline = min(deadline, time.monotonic() + SETTLE_SECONDS)
+        strangers = [key.fileobj for key in selector.get_map().values()]
         strangers.remove(server)
     others = sorted(reports[1:], key=lambda one: (one["id"], one["host"]))
     return [mine, *others], [*visitors, *strangers]
 
 
-def receive(port: int, mine: dict, deadline: float) -> list[str]:
+def hold_meeting(port: int, mine: dict, deadline: float) -> list[str]:
     """In process 0: hold the meeting, send all the verdict, and return it."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -365,7 +365,7 @@ def receive(port: int, mine: dict, deadline: float) -> list[str]:
         ]
     with server, contextlib.ExitStack() as stack:
         reports, visitors = gather_reports(server, mine, deadline)
-        verdict, end = judge(reports), time.monotonic() + 2 * SETTLE
+        verdict, end = judge(reports), time.monotonic() + 2 * SETTLE_SECONDS
         for visitor in visitors:
             stack.enter_context(visitor)
             with contextlib.suppress(OSError):
@@ -374,7 +374,7 @@ def receive(port: int, mine: dict, deadline: float) -> list[str]:
         for visitor in visitors:
             with contextlib.suppress(OSError):
                 visitor.settimeout(max(end - time.monotonic(), 0.01))
-                visitor.recv(1)  # who closes first keeps the port busy: not us
+                visitor.recv(1)  # the side that closes first keeps the port busy
     return verdict
 
 
@@ -386,10 +386,10 @@ def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
         try:
             with socket.create_connection((host, port), left) as meeting:
                 problem = "what listens at {} does not answer as process 0 does"
-                meeting.settimeout(left + 2 * SETTLE)  # process 0 may have come later
+                meeting.settimeout(left + 2 * SETTLE_SECONDS)  # if process 0 is late
                 meeting.sendall(json.dumps(mine).encode() + b"\n")
                 with meeting.makefile("rb") as words:
-                    return is_verdict(json.loads(words.readline(LONGEST)))
+                    return parse_verdict(json.loads(words.readline(REPORT_BYTES)))
         except TimeoutError:
             problem = problem.replace("nothing listens", "nothing answers")
         except (OSError, ValueError):
@@ -404,7 +404,7 @@ def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
     return [f"{problem.format(where)}: {advice}", *mine["complaints"]]
 
 
-def cleared(
+def checked_arguments(
     coordinator_address: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
@@ -414,8 +414,8 @@ def cleared(
 
     Call it in every process, before anything else uses JAX. What is not given is read
     from the variables that JAX reads: its own, Slurm's, Open MPI 4's. All processes
-    should call it within `timeout` seconds. Raises ValueError if it cannot know who it
-    is, RuntimeError with the whole verdict if something is wrong.
+    should call it within `timeout` seconds. Raises ValueError if its id is not
+    known, RuntimeError with the whole verdict if something is wrong.
     """
     if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
         raise ValueError(f"timeout is {timeout!r}: pass seconds, more than 0")
@@ -434,7 +434,7 @@ def cleared(
         verdict = [f"the name {host} has no address on {mine['host']}: correct it"]
     else:
         at_home = mine["id"] == 0
-        meet = (receive, int(port)) if at_home else (visit, host, int(port))
+        meet = (hold_meeting, int(port)) if at_home else (visit, host, int(port))
         verdict = meet[0](*meet[1:], mine, deadline)
     if verdict:
         who = f"process {mine['id']} of {mine['count']} on {mine['host']}"
@@ -443,14 +443,14 @@ def cleared(
 
 
 def main():
-    """Meet the other processes, or nobody, and say how many came."""
+    """Meet the other processes, or none, and print how many came."""
     env = dict(os.environ)
     if from_open_mpi(env) or from_slurm(env):
-        arguments = cleared(timeout=60)  # to try it, nobody loads anything before
+        arguments = checked_arguments(timeout=60)  # nothing slow comes before it here
     else:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-        arguments = cleared(f"127.0.0.1:{port}", 1, 0)
+        arguments = checked_arguments(f"127.0.0.1:{port}", 1, 0)
     number, count = arguments["process_id"], arguments["num_processes"]
     print(f"process {number} of {count}: ready")
 

@@ -65,7 +65,7 @@ BROKEN = (
 
 
 class Preempted(SystemExit):
-    """All processes have saved, for somebody wants the machine; exits with 75."""
+    """Raised after a SIGTERM, once all processes have saved; exits with code 75."""
 
 
 def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100) -> Any:
@@ -146,13 +146,13 @@ def hold(lock: Path) -> int | None:
 
 
 def acquire(lock: Path) -> tuple[int | None, str]:
-    """Lock a file and write into it who we are; or return in words who else has it."""
+    """Lock a file and write this process into it; or say which other one has it."""
     me = {"host": socket.gethostname(), "pid": os.getpid()}
     me |= {"job": os.environ.get("SLURM_JOB_ID", "none")}
     me |= {"since": time.strftime("%Y-%m-%d %H:%M:%S")}
     end = time.monotonic() + LEASE
     while (held := locked(lock)) is None:
-        other = whose(lock)
+        other = holder_of(lock)
         again = other["job"] == me["job"] != "none" and other["host"] != me["host"]
         if not again or time.monotonic() > end:  # else this job's former, dead machine
             who = "process {pid} on {host}, job {job}, since {since}".format(**other)
@@ -164,8 +164,8 @@ def acquire(lock: Path) -> tuple[int | None, str]:
     return held, ""
 
 
-def whose(lock: Path) -> dict:
-    """Return what a lock tells of its holder, which may not have written it yet."""
+def holder_of(lock: Path) -> dict:
+    """Return what a lock says of its holder, which may not have written it yet."""
     unknown = dict.fromkeys(("host", "pid", "job", "since"), "?")
     with contextlib.suppress(ValueError, TypeError, FileNotFoundError):
         return unknown | json.loads(lock.read_bytes())
@@ -187,14 +187,14 @@ def locked(lock: Path) -> int | None:
         words = f"the file system of {lock.parent} has no locks ({error})"
         warnings.warn(f"{words}: let no other job use the folder", stacklevel=2)
         return held
-    if not same:  # whoever had it has removed it meanwhile
+    if not same:  # its former holder has removed it
         os.close(held)
         return locked(lock)
     return held
 
 
 def release(lock: Path, held: int | None):
-    """Give a folder back; when it returns in one process, the folder is free."""
+    """Unlock a folder; once this returns in any process, the folder is free."""
     if held is not None:
         lock.unlink(missing_ok=True)
         os.close(held)
@@ -202,7 +202,7 @@ def release(lock: Path, held: int | None):
 
 
 def open_folder(folder: str | Path) -> ocp.CheckpointManager:
-    """Return what saves to a folder and keeps two checkpoints; drop unfinished ones."""
+    """Return a folder's manager, which keeps two checkpoints; drop unfinished ones."""
     options = ocp.CheckpointManagerOptions(
         preservation_policy=ocp.checkpoint_managers.LatestN(2),
         cleanup_tmp_directories=True,
@@ -232,7 +232,7 @@ def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
         return 0, state
     wanted = arrays_of(state)
     where = f"checkpoint {number} of {checkpoints.directory}"
-    with whole(checkpoints, number):
+    with reading(checkpoints, number):
         metadata = checkpoints.item_metadata(number)
         if metadata is None:
             raise FileNotFoundError("the names of its arrays are missing")
@@ -242,7 +242,7 @@ def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
         name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
         for name, leaf in wanted.items()
     }
-    with whole(checkpoints, number):
+    with reading(checkpoints, number):
         arrays = checkpoints.restore(number, args=ocp.args.StandardRestore(shardings))
     leaves = [arrays[name] for name in wanted]
     return number, jax.tree.unflatten(jax.tree.structure(state), leaves)
@@ -294,8 +294,8 @@ def check_model(found: dict[str, str], wanted: dict[str, str], where: str):
 
 
 @contextlib.contextmanager
-def whole(checkpoints: ocp.CheckpointManager, number: int) -> Iterator[None]:
-    """Turn what tells of damage into a ValueError that says what to do.
+def reading(checkpoints: ocp.CheckpointManager, number: int) -> Iterator[None]:
+    """Read a checkpoint inside; damage raises ValueError, which says what to do.
 
     Whatever else reading raises is raised as it is, with a note: a checkpoint that
     cannot be read now, for want of rights, memory or a network, is not damaged.
@@ -322,7 +322,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def preempted(number: int) -> bool:
-    """Return whether all are to save after this step, for one was told to end.
+    """Return whether all are to save after this step, because one got a SIGTERM.
 
     Call it in all processes after every step: they agree on a step that none has done.
     """

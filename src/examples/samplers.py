@@ -12,8 +12,8 @@ Each program runs once; nearly all the time is compilation.
 
     JAX_NUM_CPU_DEVICES=8 python samplers.py
 
-Copy this file alone: it needs JAX and NumPy. How a program is read is told to `survey`,
-which takes the function `measure` of the book's `communication.py`.
+Copy this file alone: it needs JAX and NumPy. `survey_all` takes the function `measure`
+of the book's `communication.py`, which reads the compiled programs.
 """
 
 import inspect
@@ -169,7 +169,7 @@ def survey_one(name: str, measure: Callable) -> Entry:
     )
 
 
-def survey(measure: Callable) -> list[Entry]:
+def survey_all(measure: Callable) -> list[Entry]:
     """Survey every sampler of jax.random, those without messages first.
 
     measure: from communication.py. Raises ValueError if jax.random has a public name
