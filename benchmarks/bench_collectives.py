@@ -26,10 +26,9 @@ from examples.collectives import (
     doubling_all_reduce,
     ring_all_gather,
     ring_all_reduce,
-    ring_bytes,
-    ring_turns,
 )
 from examples.communication import measure
+from examples.ring_cost import ring_bytes, ring_rounds
 
 SIZES = [1024 * 2**k for k in range(11)]
 ROUNDS = 31
@@ -79,7 +78,7 @@ def run(operand):
             "program": name,
             "operand": operand,
             "sent": ring_bytes(kind, operand, 8),
-            "turns": ring_turns(kind, 8),
+            "turns": ring_rounds(kind, 8),
             "microseconds": float(f"{1e6 * median(took):.3g}"),
         }
 

@@ -6,14 +6,14 @@ has to be everywhere goes all the way round; a sum grows at every device it pass
 function does what one of `jax.lax` does, in the same bytes.
 
     ring_all_gather       block  [.., n, ..]    ->  [.., n P, ..]  the blocks in order
-    ring_reduce_scatter   block  [.., n P, ..]  ->  [.., n, ..]    our piece of the sum
+    ring_reduce_scatter   block  [.., n P, ..]  ->  [.., n, ..]    one piece of the sum
     ring_all_reduce       block  of any shape   ->  the same       the sum
     doubling_all_reduce   block  of any shape   ->  the same       the sum, P = 2^k
     direct_all_to_all     block  [.., n P, ..]  ->  [.., n, ..]    piece j to device j
 
 Of its operand of b bytes a device sends (P - 1) b, (P - 1) / P b, 2 (P - 1) / P b, k b
-and (P - 1) / P b, as `ring_bytes` says. With `ways=2` half the pieces go round the
-other way: as many bytes, over twice as many links, in half the turns.
+and (P - 1) / P b. With `ways=2` half the pieces go round the other way: as many bytes,
+over twice as many links, in half the rounds of messages.
 
 Source of the doubling: Thakur, Rabenseifner, Gropp, Optimization of Collective
 Communication Operations in MPICH, 2005, https://doi.org/10.1177/1094342005051521.
@@ -34,46 +34,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-PIECES = {  # what one device of P sends, in P-ths of its operand
-    "all-gather": lambda size: size * (size - 1),
-    "reduce-scatter": lambda size: size - 1,
-    "all-reduce": lambda size: 2 * (size - 1),
-    "all-to-all": lambda size: size - 1,
-    "doubling": lambda size: size * (size.bit_length() - 1),
-}
-
-
-def check_kind(kind: str, size: int):
-    """Raise ValueError unless so many devices can take part in such a collective."""
-    if kind not in PIECES:
-        raise ValueError(f"{kind!r} is no collective of {[*PIECES]}")
-    if size < 1 or (kind == "doubling" and size & (size - 1)):
-        raise ValueError(f"{size} devices: pass 1 or more, for doubling a power of two")
-
-
-def ring_bytes(kind: str, operand: int, size: int) -> int:
-    """Return how many bytes one of `size` devices sends of its `operand` bytes.
-
-    `kind` is XLA's name of a collective, such as "all-gather", or "doubling". Raises
-    ValueError if it is another one, or `size` is not a power of two for doubling.
-    """
-    check_kind(kind, size)
-    return -(-PIECES[kind](size) * operand // size)
-
-
-def ring_turns(kind: str, size: int, ways: int = 1) -> int:
-    """Return how many messages follow one another before the collective is done.
-
-    `kind` is XLA's name of a collective, such as "all-gather", or "doubling". Raises
-    ValueError if it is another one, or `ways` is not 1 or 2.
-    """
-    check_kind(kind, size)
-    *_, (_, _, last) = legs(size, ways)
-    turns = {"all-reduce": 2 * last, "all-to-all": size - 1}
-    turns |= {"all-gather": last, "reduce-scatter": last}
-    turns |= {"doubling": size.bit_length() - 1}
-    return turns[kind]
-
 
 def shift(x: Array, axis_name: str, step: int) -> Array:
     """Send `x` to the device `step` places further along the ring `axis_name`."""
@@ -81,24 +41,19 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
     return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
 
 
-def in_reach(axis_name: str | tuple[str, ...]) -> bool:
-    """Say whether this is a mesh axis along which this program may send."""
+def ring_size(axis_name: str | tuple[str, ...]) -> int:
+    """Return the size of a mesh axis to send along, or raise ValueError for no axis."""
     with contextlib.suppress(NameError):
-        return lax.axis_size(axis_name) > 0
-    return False
+        return lax.axis_size(axis_name)
+    raise ValueError(f"no axis {axis_name!r} here: call it inside `jax.shard_map`")
 
 
 def ring(axis_name: str | tuple[str, ...]) -> tuple[int, Array]:
-    """Return the size of the ring `axis_name` and our rank on it, or raise ValueError.
+    """Return the size of the ring `axis_name` and this rank, or raise ValueError.
 
     A rank follows the order of a tuple of axes, `ppermute` that of the mesh.
     """
-    if not in_reach(axis_name):
-        raise ValueError(
-            f"no axis {axis_name!r} here: call it inside `jax.shard_map`, over a mesh "
-            "that has it"
-        )
-    size, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    size, rank = ring_size(axis_name), lax.axis_index(axis_name)
     axes = jax.sharding.get_abstract_mesh().axis_names
     order = tuple(axis for axis in axes if axis in axis_name)
     if isinstance(axis_name, tuple) and axis_name != order:
@@ -106,17 +61,17 @@ def ring(axis_name: str | tuple[str, ...]) -> tuple[int, Array]:
     return size, rank
 
 
-def legs(size: int, ways: int) -> list[tuple[tuple[int, ...], int, int]]:
-    """Return `steps, first, last`: who goes which way, from turn `first` to `last`."""
+def directions(size: int, ways: int) -> list[tuple[tuple[int, ...], int, int]]:
+    """Return `steps, first, last`: the ways to go from hop `first` up to hop `last`."""
     if not isinstance(ways, Integral) or ways not in (1, 2):
         raise ValueError(f"a ring has 1 or 2 ways round, not {ways}")
     both = (size - 1) // 2 * (ways - 1)
     return [((+1, -1)[:ways], 0, both), ((+1,), both, size - 1 - both)]
 
 
-def go_round(hop: Callable, carry, size: int, ways: int):
-    """Return the last `carry = hop(steps, turn, carry)` of a trip round the ring."""
-    for steps, first, last in legs(size, ways):
+def ring_loop(hop: Callable, carry, size: int, ways: int):
+    """Return the last `carry = hop(steps, i, carry)` of a loop round the ring."""
+    for steps, first, last in directions(size, ways):
         carry = lax.fori_loop(first, last, partial(hop, steps), carry)
     return carry
 
@@ -145,9 +100,9 @@ def check_whole(block: Array, *axes: int):
 
 
 def check_sum(block: Array):
-    """Raise ValueError for truth values, whose sums `lax.psum` counts in integers."""
+    """Raise ValueError for booleans, whose sums `lax.psum` counts in integers."""
     if block.dtype == jnp.bool:
-        raise ValueError("truth values do not add up: pass block.astype(int)")
+        raise ValueError("booleans do not add up: pass block.astype(int)")
 
 
 def ring_all_gather(
@@ -166,24 +121,23 @@ def ring_all_gather(
     def put(whole, part, owner):
         return lax.dynamic_update_slice_in_dim(whole, part, owner % size * n, axis)
 
-    def hop(steps, turn, carry):
+    def hop(steps, i, carry):
         whole, [*parts] = carry
         for way, step in enumerate(steps):
             parts[way] = shift(parts[way], axis_name, step)
-            whole = put(whole, parts[way], rank - step * (turn + 1))
+            whole = put(whole, parts[way], rank - step * (i + 1))
         return whole, parts
 
     shape = *block.shape[:axis], n * size, *block.shape[axis + 1 :]
     whole = put(jnp.zeros_like(block, shape=shape), block, rank)
     mine = lax.dynamic_slice_in_dim(whole, rank * n, n, axis)  # block, of varying type
-    whole, _ = go_round(hop, (whole, [mine] * ways), size, ways)
-    return whole
+    return ring_loop(hop, (whole, [mine] * ways), size, ways)[0]
 
 
 def ring_reduce_scatter(
     block: Array, axis_name: str, axis: int = 0, ways: int = 1
 ) -> Array:
-    """Add up all blocks and keep our piece: `lax.psum_scatter(.., tiled=True)`.
+    """Add up all blocks and keep one piece: `lax.psum_scatter(.., tiled=True)`.
 
     block: [.., n P, ..] -> [.., n, ..]
 
@@ -193,20 +147,20 @@ def ring_reduce_scatter(
     size, rank = ring(axis_name)
     n, axis = piece_width(block, axis, size), axis % block.ndim
     check_whole(block, axis)
-    (_, _, back), (_, _, there) = legs(size, ways)
+    (_, _, back), (_, _, there) = directions(size, ways)
 
     def piece(owner):
         return lax.dynamic_slice_in_dim(block, owner % size * n, n, axis)
 
-    def hop(steps, turn, totals):
+    def hop(steps, i, totals):
         [*totals] = totals
         for way, (step, hops) in enumerate(zip(steps, (there, back), strict=False)):
-            mine = piece(rank + step * (hops - turn))
+            mine = piece(rank + step * (hops - i))
             totals[way] = shift(totals[way] + mine, axis_name, step)
         return totals
 
     none = jnp.zeros_like(piece(rank))
-    return sum(go_round(hop, [none] * ways, size, ways), piece(rank))
+    return sum(ring_loop(hop, [none] * ways, size, ways), piece(rank))
 
 
 def ring_all_reduce(block: Array, axis_name: str, ways: int = 1) -> Array:
@@ -258,10 +212,10 @@ def direct_all_to_all(
     n, _ = piece_width(block, split_axis, size), piece_width(block, concat_axis, 1)
     split_axis, concat_axis = split_axis % block.ndim, concat_axis % block.ndim
     arrived = []
-    for turn in range(size):  # unrolled: each turn has a route of its own
-        first = (rank + turn) % size * n
+    for step in range(size):  # unrolled: each step has a route of its own
+        first = (rank + step) % size * n
         piece = lax.dynamic_slice_in_dim(block, first, n, split_axis)
-        arrived.append(shift(piece, axis_name, turn))
+        arrived.append(shift(piece, axis_name, step))
     m = arrived[0].shape[concat_axis]
     arrived = jnp.concatenate(arrived[::-1], concat_axis)  # from rank + 1, ..., rank
     return jnp.roll(arrived, (rank + 1) * m, concat_axis)
@@ -271,13 +225,9 @@ def main():
     """Add up the numbers of all devices round a ring, both ways."""
     count = jax.device_count()
     with jax.set_mesh(jax.make_mesh((count,), ("x",))):
-        add = jax.shard_map(
-            lambda block: ring_all_reduce(block, "x", ways=2),
-            in_specs=jax.P("x"),
-            out_specs=jax.P("x"),
-        )
+        add = partial(ring_all_reduce, axis_name="x", ways=2)
         ranks = jax.device_put(jnp.arange(count), jax.P("x"))
-        sums = jax.jit(add)(ranks)
+        sums = jax.jit(jax.shard_map(add, out_specs=jax.P("x")))(ranks)
         print(f"{jax.typeof(sums)}  {sums}, expect {count * (count - 1) // 2} each")
 
 

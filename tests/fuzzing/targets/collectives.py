@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from examples import collectives, halo
 
-INNER = "shift", "ring", "go_round", "piece_width", "check_sum", "check_whole"
+INNER = "shift", "ring", "ring_loop", "piece_width", "check_sum", "check_whole"
 
 ARRAYS = tuple(given for given in GIVEN if given != "list")
 ROWS = jax.P("x")
