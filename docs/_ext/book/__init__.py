@@ -1,11 +1,11 @@
 """The site's own code: `page` says what a page is; the others make something of it.
 
 `guards` knows what a cell promises by its options, and whether it kept it; `cells`
-judges all of them while the site is built. `imports` looks at the modules before, and
-`execution` decides when a page runs again.
+judges all of them while the site is built. `imports` looks at the modules before,
+`execution` decides when a page runs again, and `kernels` what its kernel keeps.
 `plain` and `export` write a page as Markdown and as a notebook, `exercise_index` and
 `module_reference` the two lists that write themselves, and `downloads` the files beside
-each page.
+each page. `contents` knows the order of all pages, `facts` what pyproject.toml states.
 """
 
 
