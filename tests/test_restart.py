@@ -145,7 +145,7 @@ class Run:
             stderr=subprocess.PIPE,
             text=True,
         ) as job:
-            said = act(job) if act else ""
+            said = act(job) + job.stdout.read() if act else ""
             out, self.errors = job.communicate(timeout=2 * SLOW)
         self.code, self.out = job.returncode, said + out
         self.warnings = re.findall(r"^\[\d\] .+", self.errors, re.M)
