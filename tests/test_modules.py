@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+import jax
 import pytest
 from book.module_reference import explained
 
@@ -25,6 +26,10 @@ each_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: path.s
 def test_a_copy_runs_alone(module, devices, run, tmp_path):
     shutil.copy(module, tmp_path)
     assert run(module.name, cwd=tmp_path, devices=devices)
+
+
+def test_the_tests_compile_what_readers_run():
+    assert jax.config.values["jax_disable_most_optimizations"] is False
 
 
 # A module that names one of these in its docstring may import it.
