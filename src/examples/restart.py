@@ -88,7 +88,7 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
             or holds another model, more steps, or a damaged checkpoint.
     """
     check_counts(steps, every)
-    check_types(step, folder)
+    check_step(step, folder)
     arrays_of(state)
     lock, stop = Path(folder).resolve() / "lock", False
     held = hold(lock)
@@ -117,7 +117,7 @@ def check_counts(steps: int, every: int):
             raise ValueError(f"{name}={count!r}: pass an integer of at least {least}")
 
 
-def check_types(step: Callable, folder: str | Path):
+def check_step(step: Callable, folder: str | Path):
     """Raise ValueError unless these are a function and a path."""
     if not callable(step) or not isinstance(folder, str | os.PathLike):
         words = f"step={step!r}, folder={folder!r}"
