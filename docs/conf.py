@@ -102,7 +102,7 @@ html_sidebars = {
     "**": ["home.html", "editions.html", "find.html", "sbt-sidebar-nav.html"]
 }
 html_theme_options = {
-    "article_header_end": ["menus.html", "article-header-buttons.html"],
+    "article_header_end": ["menus.html"],
     "logo": {"text": project},
     "navbar_persistent": [],  # the theme would show a second, empty header
     "pygments_light_style": "a11y-high-contrast-light",
