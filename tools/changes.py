@@ -18,7 +18,7 @@ from book import guards
 TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d]\w*")
 NUMBERS = re.compile(r"(b?float|u?int|complex)\d+")
 OPPOSITES = [(ast.Eq, ast.NotEq), (ast.Lt, ast.GtE), (ast.Gt, ast.LtE)]
-OPPOSITES += [(ast.In, ast.NotIn), (ast.Is, ast.IsNot)]
+OPPOSITES += [(ast.In, ast.NotIn), (ast.Is, ast.IsNot)]  # codespell:ignore notin
 OPPOSITE = dict(OPPOSITES) | {new: old for old, new in OPPOSITES}
 CLAIMED = {  # the fields of a value in which it states something
     ast.Call: (),
