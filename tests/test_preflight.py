@@ -244,13 +244,13 @@ def test_what_answers_in_the_place_of_process_0_is_no_verdict():
 
 
 def test_whoever_waits_says_for_whom_and_goes_on(port, monkeypatch, capfd):
-    monkeypatch.setattr(preflight, "REMINDER_SECONDS", 0.3)
+    monkeypatch.setattr(preflight, "REMINDER_SECONDS", 1)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(meet, port, (3, 0))
         second = pool.submit(meet, port, (3, 2))
         while "have not come" not in (said := capfd.readouterr().err):
             assert not first.done()
-        assert said.startswith("preflight, after 0.3 s: processes 1 have not come yet")
+        assert said.startswith("preflight, after 1 s: processes 1 have not come yet")
         late = meet(port, (3, 1))
         assert all(isinstance(one, dict) for one in late + first.result())
         assert isinstance(second.result()[0], dict)
