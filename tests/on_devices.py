@@ -34,13 +34,15 @@ def factors(specs, sizes, dtype):
     ]
 
 
-def number(array):
+def as_double(array):
     """Return an array in NumPy, in double precision."""
     wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
     return np.asarray(array).astype(wide)
 
 
-def agree(answer, expected, eps=1e-6):
+def assert_close(answer, expected, eps=1e-6):
     """Fail unless the errors are small against the largest number."""
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(number(answer) / scale, expected / scale, atol=10 * eps)
+    np.testing.assert_allclose(
+        as_double(answer) / scale, expected / scale, atol=10 * eps
+    )

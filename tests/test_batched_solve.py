@@ -136,7 +136,7 @@ def test_a_loop_in_the_global_view_asks_all_devices(kind):
 
 
 @each_kind
-def test_it_takes_the_turns_that_the_spread_demands_and_ends_well_before_the_limit(
+def test_it_takes_the_iterations_that_the_spread_demands_and_ends_well_before_the_limit(
     kind,
 ):
     a, b = systems()
@@ -153,10 +153,10 @@ def test_it_takes_the_turns_that_the_spread_demands_and_ends_well_before_the_lim
 
 
 @each_kind
-def test_a_device_turns_only_for_its_own_systems(kind):
-    """`vmap` hides the turns that a finished system waits; this loop counts them."""
+def test_a_device_iterates_only_for_its_own_systems(kind):
+    """`vmap` hides for how many iterations a system waits; this loop counts."""
 
-    def block_turns(block):
+    def block_iterations(block):
         def turn(state):
             return jnp.where(state[0] > 1, state[0] / 2, state[0]), state[1] + 1
 
@@ -166,9 +166,9 @@ def test_a_device_turns_only_for_its_own_systems(kind):
     rows = 2.0 ** np.arange(1, 17, dtype=np.float32).reshape(16, 1)
     with devices(kind=kind):
         [powers] = put([rows])
-        assert jax.jit(block_turns)(powers[:, 0]).tolist() == [16]
+        assert jax.jit(block_iterations)(powers[:, 0]).tolist() == [16]
         alone = jax.shard_map(
-            lambda block: block_turns(block[:, 0]),
+            lambda block: block_iterations(block[:, 0]),
             in_specs=jax.P("batch"),
             out_specs=jax.P("batch"),
         )
@@ -176,7 +176,7 @@ def test_a_device_turns_only_for_its_own_systems(kind):
         assert measure(alone, powers).counts == {}
 
 
-def test_the_tolerance_is_kept_and_a_tighter_one_takes_more_turns():
+def test_the_tolerance_is_kept_and_a_tighter_one_takes_more_iterations():
     a, b = systems()
     with devices():
         arrays = put((a, b))

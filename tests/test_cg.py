@@ -75,7 +75,7 @@ def textbook(a, b, steps):
     return x
 
 
-def agree(answer, expected, tolerance):
+def assert_close(answer, expected, tolerance):
     error = np.abs(np.asarray(answer).reshape(-1) - np.reshape(expected, -1)).max()
     assert error <= tolerance * np.abs(expected).max()
 
@@ -88,7 +88,7 @@ def test_the_solution_is_that_of_the_dense_solver(mesh, kind):
         placed = put(b)
         for solve in solver(), s_step(3):
             x, iterations, residual = solve(placed)
-            agree(x, np.linalg.solve(matrix(), b.ravel().astype(float)), 1e-4)
+            assert_close(x, np.linalg.solve(matrix(), b.ravel().astype(float)), 1e-4)
             assert x.sharding.is_equivalent_to(placed.sharding, 2)
             assert 10 < iterations < 60
             true = np.linalg.norm(b.ravel() - matrix() @ np.asarray(x).ravel())
@@ -103,11 +103,11 @@ def test_each_step_is_a_step_of_the_textbook(steps):
     with devices():
         x, iterations, _ = solver(0, steps)(put(b))
         assert iterations == steps
-        agree(x, expected, 1e-4)
+        assert_close(x, expected, 1e-4)
         if steps > 1:
             x, iterations, _ = s_step(steps // 2, 0, steps)(put(b))
             assert iterations == steps
-            agree(x, expected, 1e-3)
+            assert_close(x, expected, 1e-3)
 
 
 def loops(program):
@@ -146,7 +146,7 @@ def test_a_preconditioner_saves_steps_and_changes_nothing_else():
         plain = solve(lambda w: lambda r: r)
         better = solve(lambda w: lambda r: r / w**2)
         assert better.iterations < plain.iterations / 2
-        agree(better.x, np.linalg.solve(a, field().ravel()), 1e-3)
+        assert_close(better.x, np.linalg.solve(a, field().ravel()), 1e-3)
 
 
 @pytest.mark.parametrize("where", ["constant", "argument"])
@@ -165,8 +165,8 @@ def test_arrays_that_do_not_vary_may_be_captured(where):
         value, gradient = jax.value_and_grad(lambda b: program(b, *fixed).x.sum())(
             put(b)
         )
-    agree(value, b.sum() / 2, 1e-4)
-    agree(gradient, np.full(b.shape, 0.5), 1e-5)
+    assert_close(value, b.sum() / 2, 1e-4)
+    assert_close(gradient, np.full(b.shape, 0.5), 1e-5)
 
 
 def test_complex_systems_are_solved():
@@ -179,7 +179,7 @@ def test_complex_systems_are_solved():
 
     with devices():
         x, _, residual = by_block(run)(put(b), put(phase))
-        agree(x, np.linalg.solve(turn @ matrix() @ turn.conj(), b.ravel()), 1e-4)
+        assert_close(x, np.linalg.solve(turn @ matrix() @ turn.conj(), b.ravel()), 1e-4)
         assert (x.dtype, residual.dtype) == (jnp.complex64, jnp.float32)
 
 
@@ -190,10 +190,10 @@ def test_the_gradient_is_another_solution(kind):
     with devices(kind=kind):
         b, v = put((b, v))
         gradient = jax.jit(jax.grad(lambda b: (solver()(b).x * v).sum()))(b)
-        agree(gradient, expected, 1e-4)
+        assert_close(gradient, expected, 1e-4)
         assert gradient.sharding.is_equivalent_to(b.sharding, 2)
         _, along = jax.jvp(lambda b: solver()(b).x, (b,), (v,))
-        agree(along, expected, 1e-4)
+        assert_close(along, expected, 1e-4)
 
 
 def test_several_steps_have_the_same_gradient():
@@ -202,7 +202,7 @@ def test_several_steps_have_the_same_gradient():
     with devices():
         b, v = put(put_here)
         gradient = jax.jit(jax.grad(lambda b: (s_step(3)(9 * b).x * v).sum()))(b)
-        agree(gradient, expected, 1e-4)
+        assert_close(gradient, expected, 1e-4)
 
 
 def test_a_gradient_reaches_the_matrix():
@@ -215,7 +215,7 @@ def test_a_gradient_reaches_the_matrix():
     with devices():
         program = by_block(both, BLOCKS)
         gradient = jax.jit(jax.grad(lambda d: program(put(b), d).sum()))(put(d))
-        agree(gradient, -2 * b / d**2, 1e-3)
+        assert_close(gradient, -2 * b / d**2, 1e-3)
 
 
 def test_a_right_hand_side_of_zeros_takes_no_step():
@@ -239,7 +239,9 @@ def test_large_and_small_numbers_are_solved_like_others(make, scale):
         x, iterations, residual = make()(put(b))
         assert 10 < iterations < 60
         assert 0 < residual <= 1e-5
-        agree(x / scale, np.linalg.solve(matrix(), field().ravel().astype(float)), 1e-4)
+        assert_close(
+            x / scale, np.linalg.solve(matrix(), field().ravel().astype(float)), 1e-4
+        )
 
 
 @each_solver
@@ -347,7 +349,7 @@ def test_any_diagonal_is_solved(mesh, rows, s, seed):
     with devices(mesh):
         b = np.ones((size, 8), np.float32)
         for x in by_block(run, (BLOCKS, BLOCKS))(put(b), put(spread)):
-            agree(x, 1 / spread, 1e-4)
+            assert_close(x, 1 / spread, 1e-4)
 
 
 def tridiagonal(steps, matvec=stencil):

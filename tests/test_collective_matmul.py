@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
-from on_devices import agree, devices, factors, number
+from on_devices import as_double, assert_close, devices, factors
 
 from examples.collective_matmul import ag_matmul, cost, matmul_rs, ring_matmul
 from examples.communication import measure
@@ -37,7 +37,7 @@ def test_the_product_is_that_of_numpy(multiply, ways, mesh):
     with devices(mesh):
         a, b = operands(multiply)
         c = multiply(a, b, ways=ways)
-        agree(c, number(a) @ number(b))
+        assert_close(c, as_double(a) @ as_double(b))
         wanted = jax.NamedSharding(jax.sharding.get_mesh(), LAYOUTS[multiply][2])
         assert c.sharding.is_equivalent_to(wanted, 2)
 
@@ -48,7 +48,7 @@ def test_auto_axes_give_the_same(multiply, ways):
     with devices((4, 2), AxisType.Auto):
         a, b = operands(multiply)
         c = multiply(a, b, ways=ways)
-        agree(c, number(a) @ number(b))
+        assert_close(c, as_double(a) @ as_double(b))
         wanted = jax.NamedSharding(jax.sharding.get_mesh(), LAYOUTS[multiply][2])
         assert c.sharding.is_equivalent_to(wanted, 2)
 
@@ -58,7 +58,7 @@ def test_auto_axes_give_the_same(multiply, ways):
 def test_panels_of_one_row_cannot_be_halved_and_arrive_all_the_same(multiply, ways):
     with devices((8, 1)):
         a, b = operands(multiply, (8, 8, 8))
-        agree(multiply(a, b, ways=ways), number(a) @ number(b))
+        assert_close(multiply(a, b, ways=ways), as_double(a) @ as_double(b))
 
 
 @each_product
@@ -67,7 +67,7 @@ def test_every_type_is_multiplied_and_kept(multiply, dtype):
     with devices((8, 1)):
         a, b = operands(multiply, dtype=dtype)
         c = multiply(a, b, ways=2)
-        agree(c, number(a) @ number(b), eps=float(jnp.finfo(dtype).eps))
+        assert_close(c, as_double(a) @ as_double(b), eps=float(jnp.finfo(dtype).eps))
     assert c.dtype == dtype
 
 
@@ -90,7 +90,7 @@ def test_narrow_sums_are_rounded_once(multiply):
             jax.device_put(jnp.asarray(part.reshape(x.shape), x.dtype), x.sharding)
             for part, x in zip(np.split(random, 2), arrays, strict=True)
         )
-        error = number(multiply(a, b)) - number(a) @ number(b)
+        error = as_double(multiply(a, b)) - as_double(a) @ as_double(b)
     assert np.abs(error).max() < 8.01
 
 
@@ -106,8 +106,8 @@ def test_the_gradients_are_those_of_the_plain_product(multiply, ways, mesh):
             return (multiply(a, b, ways=ways) * weights).sum()
 
         da, db = jax.jit(jax.grad(loss, (0, 1)))(a, b)
-        agree(da, number(weights) @ number(b).T)
-        agree(db, number(a).T @ number(weights))
+        assert_close(da, as_double(weights) @ as_double(b).T)
+        assert_close(db, as_double(a).T @ as_double(weights))
         assert (da.sharding, db.sharding) == (a.sharding, b.sharding)
 
 
@@ -117,8 +117,8 @@ def test_complex_gradients_are_those_of_the_plain_product(multiply):
         a, b = operands(multiply, dtype=jnp.complex64)
         c, pull = jax.vjp(multiply, a, b)
         da, db = pull(c)
-        agree(da, number(c) @ number(b).T)
-        agree(db, number(a).T @ number(c))
+        assert_close(da, as_double(c) @ as_double(b).T)
+        assert_close(db, as_double(a).T @ as_double(c))
 
 
 def test_each_gradient_is_one_of_the_other_products():
@@ -126,8 +126,8 @@ def test_each_gradient_is_one_of_the_other_products():
         a, b = operands(ag_matmul)
         c, pull = jax.vjp(ag_matmul, a, b)
         da, db = pull(c)
-        agree(da, number(matmul_rs(c, b.T)))
-        agree(db, number(ring_matmul(c.T, a)).T)
+        assert_close(da, as_double(matmul_rs(c, b.T)))
+        assert_close(db, as_double(ring_matmul(c.T, a)).T)
 
 
 @each_mesh
@@ -203,7 +203,7 @@ def test_any_shape_on_any_ring_is_right_and_costs_what_it_should(data):
     sizes = [mesh[0] * data.draw(st.integers(1, 5)) for _ in range(3)]
     with devices(mesh, kind):
         a, b = operands(multiply, sizes)
-        agree(multiply(a, b, ways=ways), number(a) @ number(b))
+        assert_close(multiply(a, b, ways=ways), as_double(a) @ as_double(b))
         sent = measure(lambda a, b: multiply(a, b, ways=ways), a, b).sent
         assert sent == cost(multiply, a, b)
 
@@ -238,7 +238,7 @@ def test_sizes_that_need_not_divide_are_served(multiply):
     sizes = {ring_matmul: (8, 8, 3), ag_matmul: (8, 3, 8), matmul_rs: (8, 8, 3)}
     with devices((8, 1)):
         a, b = operands(multiply, sizes[multiply])
-        agree(multiply(a, b), number(a) @ number(b))
+        assert_close(multiply(a, b), as_double(a) @ as_double(b))
 
 
 @each_product
@@ -260,7 +260,7 @@ def test_arrays_of_numpy_and_copies_are_laid_out(multiply, kind):
         a, b = (np.asarray(x) for x in operands(multiply))
         both = jax.device_put(a, jax.P(("x", "y")))
         for left in a, jax.device_put(a, jax.P()), both:
-            agree(multiply(left, b, ways=2), number(a) @ number(b))
+            assert_close(multiply(left, b, ways=2), as_double(a) @ as_double(b))
 
 
 @each_product
@@ -269,7 +269,7 @@ def test_two_types_are_multiplied_where_nothing_is_promoted(multiply):
         a, b = operands(multiply)
         c = multiply(a, b.astype(jnp.bfloat16))
         assert c.dtype == jnp.float32
-        agree(c, number(a) @ number(b.astype(jnp.bfloat16)))
+        assert_close(c, as_double(a) @ as_double(b.astype(jnp.bfloat16)))
 
 
 @each_product

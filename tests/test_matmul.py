@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
-from on_devices import agree, devices, factors, number
+from on_devices import as_double, assert_close, devices, factors
 
 from examples.communication import measure
 from examples.matmul import cannon, cost, summa, summa_25d
@@ -43,7 +43,7 @@ def operands(multiply, sizes=(24, 96, 48), dtype=jnp.float32):
 def test_the_product_is_that_of_numpy(multiply, mesh):
     with devices(mesh):
         a, b = operands(multiply)
-        agree(multiply(a, b), number(a) @ number(b))
+        assert_close(multiply(a, b), as_double(a) @ as_double(b))
 
 
 @each_of_eight
@@ -52,9 +52,9 @@ def test_every_type_is_multiplied_and_kept(multiply, mesh, dtype):
     with devices(mesh):
         a, b = operands(multiply, dtype=dtype)
         c = multiply(a, b)
-        agree(
+        assert_close(
             c,
-            number(a) @ number(b),
+            as_double(a) @ as_double(b),
             eps=float(jnp.finfo(dtype).eps) if dtype != jnp.int32 else 0,
         )
     assert c.dtype == dtype
@@ -70,7 +70,7 @@ def test_narrow_sums_are_rounded_once(multiply, mesh):
             jax.device_put(jnp.asarray(part.reshape(x.shape), x.dtype), x.sharding)
             for part, x in zip(np.split(random, 2), arrays, strict=True)
         )
-        error = number(multiply(a, b)) - number(a) @ number(b)
+        error = as_double(multiply(a, b)) - as_double(a) @ as_double(b)
     assert np.abs(error).max() < 8.01
 
 
@@ -79,7 +79,7 @@ def test_auto_axes_give_the_same(multiply, mesh):
     with devices(mesh, AxisType.Auto):
         a, b = operands(multiply)
         c = multiply(a, b)
-        agree(c, number(a) @ number(b))
+        assert_close(c, as_double(a) @ as_double(b))
         wanted = jax.NamedSharding(jax.sharding.get_mesh(), LAYOUTS[multiply][2])
         assert c.sharding.is_equivalent_to(wanted, 2)
 
@@ -99,8 +99,8 @@ def test_the_gradients_are_those_of_the_plain_product(multiply, mesh):
         weights = multiply(a, b) ** 2
         gradient = jax.grad(lambda a, b: (multiply(a, b) * weights).sum(), (0, 1))
         da, db = jax.jit(gradient)(a, b)
-        agree(da, number(weights) @ number(b).T)
-        agree(db, number(a).T @ number(weights))
+        assert_close(da, as_double(weights) @ as_double(b).T)
+        assert_close(db, as_double(a).T @ as_double(weights))
         assert (da.sharding, db.sharding) == (a.sharding, b.sharding)
 
 
@@ -110,8 +110,8 @@ def test_complex_gradients_are_those_of_the_plain_product(multiply, mesh):
         a, b = operands(multiply, dtype=jnp.complex64)
         c, pull = jax.vjp(multiply, a, b)
         da, db = pull(c)
-        agree(da, number(c) @ number(b).T)
-        agree(db, number(a).T @ number(c))
+        assert_close(da, as_double(c) @ as_double(b).T)
+        assert_close(db, as_double(a).T @ as_double(c))
 
 
 @each_case
@@ -211,7 +211,7 @@ def test_any_shape_on_any_mesh_is_right_and_costs_what_it_should(data):
     with devices(mesh, data.draw(st.sampled_from([AxisType.Explicit, AxisType.Auto]))):
         a, b = operands(multiply, sizes)
         options = {} if multiply is cannon else {"panels": panels}
-        agree(multiply(a, b, **options), number(a) @ number(b))
+        assert_close(multiply(a, b, **options), as_double(a) @ as_double(b))
         sent = measure(lambda a, b: multiply(a, b, **options), a, b).sent
         assert sent == cost(multiply, a, b)
 
@@ -294,7 +294,7 @@ def test_arrays_of_numpy_and_copies_are_laid_out(multiply, mesh, kind):
     with devices(mesh, kind):
         a, b = (np.asarray(x) for x in operands(multiply))
         for put in (lambda x: x), (lambda x: jax.device_put(x, jax.P())):
-            agree(multiply(put(a), put(b)), number(a) @ number(b))
+            assert_close(multiply(put(a), put(b)), as_double(a) @ as_double(b))
 
 
 @each_of_eight
@@ -303,7 +303,7 @@ def test_two_types_are_multiplied_where_nothing_is_promoted(multiply, mesh):
         a, b = operands(multiply)
         c = multiply(a, b.astype(jnp.bfloat16))
         assert c.dtype == jnp.float32
-        agree(c, number(a) @ number(b.astype(jnp.bfloat16)))
+        assert_close(c, as_double(a) @ as_double(b.astype(jnp.bfloat16)))
 
 
 @pytest.mark.parametrize(("multiply", "mesh"), EIGHT[:2])
@@ -311,9 +311,9 @@ def test_eight_bits_are_added_up_in_more(multiply, mesh):
     with devices(mesh):
         a, b = (jnp.sign(x) for x in operands(multiply, dtype=jnp.float8_e4m3fn))
         c = multiply(a, b)
-        expected = jnp.asarray(number(a) @ number(b), jnp.float8_e4m3fn)
+        expected = jnp.asarray(as_double(a) @ as_double(b), jnp.float8_e4m3fn)
         assert c.dtype == jnp.float8_e4m3fn
-        np.testing.assert_array_equal(number(c), number(expected))
+        np.testing.assert_array_equal(as_double(c), as_double(expected))
         with pytest.raises(ValueError, match="have no common type: convert one"):
             multiply(a, b.astype(jnp.float32))
 
@@ -324,7 +324,7 @@ def test_what_lies_along_another_axis_too_is_multiplied(multiply, kind):
     with devices((2, 2, 2), kind, ("ens", "x", "y")):
         a, b = (np.asarray(x) for x in operands(multiply))
         placed = jax.device_put(a, jax.P(("ens", "x"), "y"))
-        agree(multiply(placed, b), number(a) @ number(b))
+        assert_close(multiply(placed, b), as_double(a) @ as_double(b))
 
 
 @pytest.mark.parametrize("multiply", [summa, summa_25d])

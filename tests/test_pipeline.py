@@ -102,11 +102,11 @@ def test_the_gradient_of_a_stage_stays_there(kind, way):
 
 
 @each_case
-def test_a_turn_is_a_message_of_one_piece_each_way(kind, way):
+def test_an_iteration_is_a_message_of_one_piece_each_way(kind, way):
     (stages, parts), microbatches = WAYS[way]
     program = stepped(way, kind)[3]
-    turns = len(schedule(stages, microbatches))
-    assert program.counts.get("collective-permute", 0) == (stages > 1) * 2 * turns
+    iterations = len(schedule(stages, microbatches))
+    assert program.counts.get("collective-permute", 0) == (stages > 1) * 2 * iterations
     pieces = [c for c in program.collectives if c.kind == "collective-permute"]
     assert {c.bytes for c in pieces} <= {4 * B * N // (parts * microbatches)}
     assert {c.axes for c in pieces} <= {("stage",)}
@@ -192,7 +192,7 @@ def test_a_stage_that_lays_its_piece_out_otherwise_is_refused():
     with on_devices.devices((2, 2, 2), AxisType.Explicit, names):
         params, batch = place()
         cut = jax.device_put(problem()[0]["w"], jax.P("stage", None, "model"))
-        with pytest.raises(ValueError, match="it must return what it takes"):
+        with pytest.raises(ValueError, match="return what it takes"):
             pipelined(stage, cost, 4)({"w": cut, "b": params["b"]}, batch)
 
 
@@ -274,7 +274,7 @@ def test_no_stage_and_no_microbatch_are_refused(numbers):
     [
         ((3, 1), 4, r"parameters \(8, 6\) cannot be cut into 3 stages"),
         ((2, 4), 3, r"a batch \(32, 6\) cannot be cut into 4 parts of 3 microbatches"),
-        ((2, 4), 0, "2 stages and 0 microbatches: take 1 each"),
+        ((2, 4), 0, "2 stages, 0 microbatches: take 1 each"),
     ],
 )
 def test_what_the_mesh_cannot_cut_is_refused(mesh, microbatches, complaint):

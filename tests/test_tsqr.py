@@ -203,9 +203,9 @@ def test_least_squares_have_the_gradient_of_the_normal_equations():
 
 
 def words(size, k):
-    """Return what one device sends: rounds, guests both ways, and the last sum."""
-    guests = 2 * (size & (size - 1) > 0)
-    return k * k * (size.bit_length() - 1 + guests + 2 * (size - 1) / size)
+    """Return what one device sends: rounds, excess ranks, and the last sum."""
+    excess = 2 * (size & (size - 1) > 0)
+    return k * k * (size.bit_length() - 1 + excess + 2 * (size - 1) / size)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 8])

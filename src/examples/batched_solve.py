@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT-0
 """Batched solve: many small linear systems, split over the devices system by system.
 
-Independent systems need no message, if nobody waits. A loop that runs until the slowest
-system is done asks all devices in every turn; inside `jax.shard_map`, only its own.
+Independent systems need no message. But a loop that runs until the slowest system is
+done compares all devices in every iteration; inside `jax.shard_map`, each its own.
 
-    a      [B@batch, n, n]  one matrix for each system
-    b, x   [B@batch, n]     right-hand sides and solutions
-    turns  int32[B@batch]   how many turns of the loop each system took
+    a           [B@batch, n, n]  one matrix for each system
+    b, x        [B@batch, n]     right-hand sides and solutions
+    iterations  int32[B@batch]   how many each system took
 
 Cost: no message. Each device solves B / P of the systems, P being the size of the mesh
 axis `batch`, and its loops end with the slowest of these.
@@ -177,30 +177,30 @@ def descend(a: Array, b: Array, tolerance: float) -> tuple[Array, Array]:
         return jnp.vdot(r, r).real
 
     def unfinished(state):
-        _, r, _, turns = state
+        _, r, _, iterations = state
         far = norm2(r) > tolerance**2 * norm2(b)
-        return far & (turns < 10 * len(b))
+        return far & (iterations < 10 * len(b))
 
-    def turn(state):
-        x, r, p, turns = state
+    def iterate(state):
+        x, r, p, iterations = state
         step = (norm2(r) / jnp.vdot(p, a @ p).real).astype(b.dtype)
         after = r - step * (a @ p)
         p_after = after + (norm2(after) / norm2(r)).astype(b.dtype) * p
-        return x + step * p, after, p_after, turns + 1
+        return x + step * p, after, p_after, iterations + 1
 
-    turns = jnp.zeros_like(norm2(b), dtype=jnp.int32)
-    x, _, _, turns = lax.while_loop(unfinished, turn, (0 * b, b, b, turns))
-    return x * unit, turns
+    iterations = jnp.zeros_like(norm2(b), dtype=jnp.int32)
+    x, _, _, iterations = lax.while_loop(unfinished, iterate, (0 * b, b, b, iterations))
+    return x * unit, iterations
 
 
 def conjugate_gradients(a: Array, b: Array, tolerance: float = 1e-5):
-    """Solve one Hermitian positive definite system; return `x` and the turns it took.
+    """Solve one Hermitian positive definite system; return `x` and its iterations.
 
     a: [n, n], b: [n] -> [n], int32[]. Batch it with `independently` or `jax.vmap`.
 
-    It ends when `|a x - b| <= tolerance |b|`, or after 10 n turns. The gradient is that
-    of the solution, found by a second run, not that of the loop. Raises ValueError for
-    other shapes, and for a tolerance that nothing keeps.
+    It ends when `|a x - b| <= tolerance |b|`, or after 10 n iterations. Its gradient is
+    that of the solution, found by a second run, not that of the loop. Raises ValueError
+    for other shapes, and for a tolerance that nothing keeps.
     """
     first, second = (getattr(x, "shape", type(x).__name__) for x in (a, b))
     if len(first) != 2 or first != (*second, *second):
@@ -213,8 +213,8 @@ def conjugate_gradients(a: Array, b: Array, tolerance: float = 1e-5):
         return descend(a, b, tolerance)
 
     def transposed(_, b):  # the transpose of a Hermitian matrix is its conjugate
-        x, turns = descend(a, b.conj(), tolerance)
-        return x.conj(), turns
+        x, iterations = descend(a, b.conj(), tolerance)
+        return x.conj(), iterations
 
     return lax.custom_linear_solve(
         lambda x: a @ x, b, forward, transposed, has_aux=True

@@ -2,14 +2,14 @@
 """Conjugate gradients: solve A x = b by products with A alone, one message a step.
 
 A is a function: it takes a block of a vector and returns the same block of the product,
-and talks to other devices itself if it must. Everything here runs inside
+and sends messages itself where it needs any. Everything here runs inside
 `jax.shard_map`, where each device holds its block of every vector.
 
     b  [n, ..]    this device's block of the right-hand side; x, r, p have its shape
     axes          the mesh axes over which the blocks together make the vector
 
-The textbook asks for two inner products a step, one after the other: two all-reduces.
-The recurrence of Chronopoulos and Gear asks for them together, `s_step_cg` once in s
+The textbook needs two inner products a step, the second after the first: the latency of
+two all-reduces. The recurrence of Chronopoulos and Gear needs one, `s_step_cg` one in s
 steps. A message of a few numbers costs its latency alone: count messages, not bytes.
 
     JAX_NUM_CPU_DEVICES=8 python cg.py
@@ -62,7 +62,7 @@ def dots(axes: Axes, *pairs: tuple[Array, Array]) -> Array:
 
 
 def check_problem(b: Array, axes: Axes, stop: Stop):
-    """Raise ValueError unless b is a vector of fractions and the limits make sense."""
+    """Raise ValueError unless b is floating point and the limits make sense."""
     if not (hasattr(b, "dtype") and jnp.issubdtype(b.dtype, jnp.inexact)):
         kind = getattr(b, "dtype", type(b).__name__)
         raise ValueError(f"b is {kind}: pass floating-point or complex numbers")
@@ -248,7 +248,7 @@ def _ratio(a: Array, b: Array) -> Array:
 
 
 def repeat(matvec: Callable) -> Callable:
-    """Return `powers` for `s_step_cg`: products of two vectors, one after the other.
+    """Return `powers` for `s_step_cg`: products of two vectors in sequence.
 
     The products take [n, ..]; what is returned takes [2, n, ..] and s, and returns
     [s + 1, 2, n, ..].

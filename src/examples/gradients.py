@@ -28,7 +28,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType
 
 Axes = str | tuple[str, ...]
 
@@ -139,14 +138,9 @@ def on_auto_axes(f: Callable, params) -> Callable:
 
     f: (params, ..) -> [], [], a tree as params
     """
-    mesh = jax.sharding.get_abstract_mesh()
-    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
-    names = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
-    specs = (
-        jax.P(),
-        jax.P(),
-        jax.tree.map(lambda x: jax.typeof(x).sharding.spec, params),
-    )
+    names = jax.sharding.get_abstract_mesh().explicit_axes
+    of_params = jax.tree.map(lambda x: jax.typeof(x).sharding.spec, params)
+    specs = jax.P(), jax.P(), of_params
     if not set(names) & set(jax.tree.leaves([*map(tuple, jax.tree.leaves(specs))])):
         return f  # nothing is split along them; so it has derivatives of any order
     return jax.sharding.auto_axes(f, axes=names, out_sharding=specs)
@@ -208,58 +202,6 @@ def value_and_grad(loss: Callable, params, batch, weights=None, axis: Axes = "ba
     """
     batches, weights = jax.tree.map(lambda x: x[None], (batch, weights))
     return accumulate(loss, params, batches, weights, axis)
-
-
-def check_gradient(f: Callable, params, gradient, tolerance: float = 0.01):
-    """Raise ValueError unless `gradient` is the slope of `f` in a random direction.
-
-    f: a tree of [..] -> real []; params and gradient: trees of the same shapes. Raises
-    ValueError for others, too, and inside `jax.jit`.
-
-    The judge is the derivative by forward mode, which transposes no collective. It
-    finds any factor, and a part that is missing if it is more than `tolerance` of the
-    whole. At a minimum of `f` there is no slope to compare.
-    """
-    params, gradient = check_alike(params, gradient)
-    rng = np.random.default_rng(0)
-
-    def uphill(p, g):
-        signs = jnp.where(g == 0, 1, jnp.sign(g)).conj().astype(p.dtype)
-        return signs * jnp.asarray(rng.uniform(0.5, 1.5, np.shape(p)), p.dtype)
-
-    direction = jax.tree.map(uphill, params, gradient)
-    _, slope = jax.jvp(f, (params,), (direction,))
-    products = jax.tree.map(
-        lambda g, v: float((g.astype(v.dtype) * v).real.sum()), gradient, direction
-    )
-    if np.shape(slope) or jnp.iscomplexobj(slope):
-        raise ValueError(f"f returns {jax.typeof(slope)}: it must be one real number")
-    claim, slope = sum(jax.tree.leaves(products)), float(slope)
-    if not abs(claim - slope) <= tolerance * max(abs(claim), abs(slope)):
-        raise ValueError(
-            f"along a random direction f rises by {slope:.4g}, but the gradient says "
-            f"{claim:.4g}: {np.divide(claim, slope or np.nan):.3g} times as much"
-        )
-
-
-def check_alike(params, gradient) -> tuple:
-    """Return two trees of numbers as arrays; raise ValueError unless they are alike."""
-    leaves = jax.tree.leaves((params, gradient))
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-        raise ValueError("check a gradient outside `jax.jit`, where it has a value")
-    params, gradient = jax.tree.map(jnp.asarray, (params, gradient))
-    one, two = (
-        jax.tree.map(lambda leaf: f"{leaf.shape}", tree) for tree in (params, gradient)
-    )
-    if one != two:
-        raise ValueError(f"params are {one}, but their gradient is {two}")
-    if not all(
-        jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in map(jnp.asarray, leaves)
-    ):
-        raise ValueError(
-            "params and gradient must be floating-point or complex numbers"
-        )
-    return params, gradient
 
 
 def main():

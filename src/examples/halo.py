@@ -49,20 +49,11 @@ def check_width(n: int, width: int):
         )
 
 
-def in_reach(axis_name: str | tuple[str, ...]) -> bool:
-    """Say whether this is a mesh axis along which this program may send."""
+def ring_size(axis_name: str | tuple[str, ...]) -> int:
+    """Return the size of a mesh axis to send along, or raise ValueError for no axis."""
     with contextlib.suppress(NameError):
-        return lax.axis_size(axis_name) > 0
-    return False
-
-
-def check_axis(axis_name: str):
-    """Raise ValueError unless this program may send along `axis_name`."""
-    if not in_reach(axis_name):
-        raise ValueError(
-            f"no axis {axis_name!r} here: call it inside `jax.shard_map`, over a mesh "
-            "that has it"
-        )
+        return lax.axis_size(axis_name)
+    raise ValueError(f"no axis {axis_name!r} here: call it inside `jax.shard_map`")
 
 
 def edges(block: Array, axis: int, width: int) -> tuple[Array, Array]:
@@ -88,7 +79,7 @@ def exchange(block: Array, axis_name: str, axis: int, width: int = 1) -> Array:
     The last device is a neighbour of the first: the grid is periodic. Call it inside
     `jax.shard_map`. Raises ValueError unless 1 <= width <= n.
     """
-    check_axis(axis_name)
+    ring_size(axis_name)  # or refuse
     first, last = edges(block, axis, width)
     before, after = shift(last, axis_name, +1), shift(first, axis_name, -1)
     return jnp.concatenate([before, block, after], axis)
@@ -104,10 +95,9 @@ def exchange_open(
     Beyond the ends of the grid lies `value`, a scalar. Call it inside `jax.shard_map`.
     Raises ValueError unless 1 <= width <= n.
     """
-    check_axis(axis_name)
+    end, rank = ring_size(axis_name) - 1, lax.axis_index(axis_name)
     first, last = edges(block, axis, width)
     check_scalar("value", value, block.dtype)
-    rank, end = lax.axis_index(axis_name), lax.axis_size(axis_name) - 1
     value = jnp.asarray(value).astype(block.dtype)
     before = jnp.where(rank == 0, value, shift_open(last, axis_name, +1))
     after = jnp.where(rank == end, value, shift_open(first, axis_name, -1))
@@ -184,17 +174,14 @@ def place(x: Array, spec: jax.P) -> Array:
 
 def check_grid(grid: Array, steps: int, width: int):
     """Raise ValueError unless these steps can be taken on this grid in blocks."""
-    counts = mesh_sizes("x", "y")
-    if not isinstance(grid, Array):
-        raise ValueError(f"the grid is a {type(grid).__name__}: pass an array")
-    if grid.ndim != 2 or not jnp.issubdtype(grid.dtype, jnp.inexact):
+    kind = jax.typeof(grid) if isinstance(grid, Array) else type(grid).__name__
+    if getattr(grid, "ndim", 0) != 2 or not jnp.issubdtype(grid.dtype, jnp.inexact):
         raise ValueError(
-            f"{grid.dtype}{list(grid.shape)} is no grid of heat: pass two axes of "
-            "floating-point or complex numbers"
+            f"{kind} is no grid of heat: pass two axes of floats, real or complex"
         )
     if not isinstance(steps, Integral) or steps < 0:
         raise ValueError(f"{steps} steps cannot be taken: pass 0 or more")
-    for name, size, count in zip("NM", grid.shape, counts, strict=True):
+    for name, size, count in zip("NM", grid.shape, mesh_sizes("x", "y"), strict=True):
         if size % count:
             raise ValueError(
                 f"{name} = {size} cannot be cut into {count} parts: take a grid of "
@@ -217,10 +204,10 @@ def diffuse(grid: Array, steps: int, rate: float = 0.2, width: int = 1) -> Array
 
     @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=BLOCKS)
     def run(block, rate):
-        def turn(_, block):
+        def advance(_, block):
             return relax(surround(block, width), rate, width)
 
-        block = lax.fori_loop(0, steps // width, turn, block)
+        block = lax.fori_loop(0, steps // width, advance, block)
         rest = steps % width
         return relax(surround(block, rest), rate, rest) if rest else block
 
@@ -255,9 +242,7 @@ def main():
     """Let a hot half of a grid cool on every device there is."""
     count = jax.device_count()
     with jax.set_mesh(jax.make_mesh((count, 1), ("x", "y"))):
-        hot = jnp.arange(64) < 32
-        grid = jnp.broadcast_to(jnp.where(hot, 1.0, 0.0), (8 * count, 64))
-        after = diffuse(jax.device_put(grid, jax.P("x", "y")), 100, width=2)
+        after = diffuse(jnp.ones((8 * count, 64)).at[:, 32:].set(0), 100, width=2)
         print(f"{jax.typeof(after)}  mean {after.mean():.3f}  spread {after.std():.3f}")
 
 

@@ -31,7 +31,7 @@ def sum_by_hosts(x: Array, *, inner: str, outer: str) -> Array:
 
     x: [d n@(outer, inner), ...] -> [n, ...], the same on all d devices. Each device of
     a host adds up one part of the host's blocks, then that part of all hosts' blocks;
-    at last the devices of a host show each other their parts.
+    at last an all-gather within each host brings the parts together.
 
     Raises ValueError without a mesh that has both axes, or if a block cannot be cut
     into as many parts as `inner` has devices.
@@ -96,7 +96,7 @@ def leaving(program, hosts: Sequence[int]) -> dict[int, int]:
     for collective in program.collectives:
         if collective.times is None:
             raise ValueError(
-                f"nobody knows how often a loop runs this {collective.kind}: give the "
+                f"a loop of unknown length runs this {collective.kind}: give the "
                 "loop a fixed length"
             )
         if max(map(max, collective.groups)) >= len(hosts):

@@ -10,9 +10,9 @@ schedule, as one program for all devices. The gradient runs through it backwards
     piece    [B / (D M), ..]   one microbatch on one device, an array or a tree; it has
                                the same shapes and types after each stage
 
-With S stages a step takes M + S - 1 turns forward and as many back, and a device sends
-one piece in each. A stage idles in (S - 1) / (M + S - 1) of its turns. Gradients are
-added up along `data` once, after the last turn.
+With S stages a step takes M + S - 1 iterations forward and as many back, and a device
+sends one piece in each. A stage idles in (S - 1) / (M + S - 1) of them. Gradients are
+added up along `data` once, after the last iteration.
 
 Source: Y. Huang et al., GPipe, NeurIPS 2019, arXiv:1811.06965.
 
@@ -30,16 +30,14 @@ from jax import Array, lax
 
 
 def schedule(stages: int, microbatches: int) -> np.ndarray:
-    """Return which microbatch each stage works on at each turn: [M + S - 1, S], int.
+    """Return which microbatch each stage works on in each iteration: [M + S - 1, S].
 
     -1 means that it has none. Raises ValueError unless there is at least one of each.
     """
     if stages < 1 or microbatches < 1:
-        raise ValueError(
-            f"{stages} stages and {microbatches} microbatches: take 1 each"
-        )
-    turns, ranks = np.ogrid[: microbatches + stages - 1, :stages]
-    pieces = turns - ranks
+        raise ValueError(f"{stages} stages, {microbatches} microbatches: take 1 each")
+    iterations, ranks = np.ogrid[: microbatches + stages - 1, :stages]
+    pieces = iterations - ranks
     return np.where((pieces >= 0) & (pieces < microbatches), pieces, -1)
 
 
@@ -65,7 +63,7 @@ def flow(stage: Callable, params, pieces):
     def take(number):
         return jax.tree.map(lambda leaf: leaf[number], pieces)
 
-    def turn(piece, number):
+    def iterate(piece, number):
         arrived = jax.tree.map(lambda leaf: shift_open(leaf, "stage", +1), piece)
         # an idle stage works on some piece or other, so that it never divides by zero
         fresh = take(jnp.minimum(number, last))
@@ -74,11 +72,11 @@ def flow(stage: Callable, params, pieces):
         return piece, piece
 
     check_stage(stage, params, take(0))
-    made = lax.scan(turn, take(0), jnp.arange(last + size))[1]
+    made = lax.scan(iterate, take(0), jnp.arange(last + size))[1]
     return jax.tree.map(lambda leaf: leaf[size - 1 :], made)
 
 
-def type_of(leaf) -> str:
+def leaf_type(leaf) -> str:
     """Return the type of a leaf of a piece, with its sharding on Explicit axes."""
     names = {*(leaf.sharding.spec if leaf.sharding else ())} - {None}
     lying = f" by {leaf.sharding.spec}" if names else ""
@@ -87,14 +85,10 @@ def type_of(leaf) -> str:
 
 def check_stage(stage: Callable, params, piece):
     """Raise ValueError unless a stage makes a piece of the same shapes and types."""
-    texts = [
-        jax.tree.map(type_of, jax.eval_shape(f, params, piece))
-        for f in (lambda params, piece: piece, stage)
-    ]
-    if texts[0] != texts[1]:
-        raise ValueError(
-            f"a stage makes {texts[1]} of {texts[0]}: it must return what it takes"
-        )
+    before = jax.tree.map(leaf_type, jax.eval_shape(lambda piece: piece, piece))
+    after = jax.tree.map(leaf_type, jax.eval_shape(stage, params, piece))
+    if before != after:
+        raise ValueError(f"a stage makes {after} of {before}: return what it takes")
 
 
 def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
@@ -127,7 +121,7 @@ def lay_along(x: Array, axis: int, *names: str) -> Array:
 
 def check_pipeline(params, batch, microbatches: int):
     """Raise ValueError unless the mesh in context can cut the layers and the batch."""
-    stages, parts = mesh_sizes("stage", "data")
+    stages, copies = mesh_sizes("stage", "data")
     check_examples(batch, microbatches)
     schedule(stages, microbatches)
     for leaf in map(jnp.asarray, jax.tree.leaves(params)):
@@ -137,11 +131,10 @@ def check_pipeline(params, batch, microbatches: int):
                 f"first axis must be the layers, a multiple of {stages}"
             )
     for leaf in map(jnp.asarray, jax.tree.leaves(batch)):
-        if not leaf.shape or leaf.shape[0] % (parts * microbatches):
+        if not leaf.shape or leaf.shape[0] % (pieces := copies * microbatches):
             raise ValueError(
-                f"a batch {leaf.shape} cannot be cut into {parts} parts of "
-                f"{microbatches} microbatches: take a multiple of "
-                f"{parts * microbatches}"
+                f"a batch {leaf.shape} cannot be cut into {copies} parts of "
+                f"{microbatches} microbatches: take a multiple of {pieces}"
             )
 
 
@@ -204,9 +197,8 @@ def pipelined(stage: Callable, cost: Callable, microbatches: int) -> Callable:
         params = jax.tree.map(lambda leaf: lay_along(leaf, 0, "stage"), params)
         batch = jax.tree.map(lambda leaf: lay_along(leaf, 0, "data"), tuple(batch))
         specs, names = (jax.P("stage"), jax.P("data")), {"stage", "data"}
-        return jax.shard_map(run, in_specs=specs, out_specs=jax.P(), axis_names=names)(
-            params, batch
-        )
+        loss = jax.shard_map(run, in_specs=specs, out_specs=jax.P(), axis_names=names)
+        return loss(params, batch)
 
     return loss
 
@@ -216,9 +208,7 @@ def main():
     count = jax.device_count()
 
     def stage(params, piece):
-        for w in params:
-            piece = piece + jnp.tanh(piece @ w)
-        return piece
+        return piece + jnp.tanh(piece @ params[0])
 
     def cost(answer, y):
         return jnp.mean((answer - y) ** 2)
@@ -234,7 +224,7 @@ def main():
             params = params - 0.3 * gradient
             losses.append(float(value))
     idle = np.mean(schedule(count, 8) < 0)
-    print(f"idle {idle:.0%} of the turns, loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+    print(f"idle {idle:.0%} of the time, loss {losses[0]:.3f} -> {losses[-1]:.3f}")
 
 
 if __name__ == "__main__":

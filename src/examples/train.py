@@ -29,7 +29,6 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
-from jax.sharding import AxisType
 
 NAMES = "w1", "b1", "w2", "b2"
 SPECS = {  # where each parameter lies: a row is a strategy, the mesh says how many
@@ -241,13 +240,12 @@ def left_to_xla(f: Callable, specs) -> Callable:
     specs: of what `f` returns; axes that are Auto are no part of a type.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    if AxisType.Explicit not in kinds.values():
+    if not mesh.explicit_axes:
         return f
 
     def typed(spec):
-        named = {kinds[name] for name in jax.tree.leaves(tuple(spec))}
-        return jax.P() if AxisType.Auto in named else spec
+        named = {*jax.tree.leaves(tuple(spec))}
+        return jax.P() if named & {*mesh.auto_axes} else spec
 
     return jax.sharding.auto_axes(f, out_sharding=jax.tree.map(typed, specs))
 

@@ -10,10 +10,11 @@ factor the two together, pairs of pairs do the same, and after log2 P rounds all
     block   [n, K]       one device's rows
     share   [K, K]       what one device's rows of q are of its own orthogonal factor
 
-A device sends K^2 words in each of log2 P rounds, and 2 K^2 in a sum for the guests of
-a P that is no power of two; others have r by then, and pay it for r's type. The guests
-cost 2 K^2 more. N does not matter. A gather of all triangles would be P - 1 steps and
-(P - 1) K^2 words. Derivatives take q and r, and one sum of K^2 words.
+A device sends K^2 words in each of log2 P rounds. If P is no power of two, the excess
+ranks send theirs to others first, and get their shares last: 2 K^2 words more. A sum
+of r, 2 K^2 words, brings it to them, too, and shows in its type that all agree. N does
+not matter. A gather of all triangles would be P - 1 steps and (P - 1) K^2 words.
+Derivatives take q and r, and one sum of K^2 words.
 
 Input of NumPy, or that lies otherwise, is laid out as above first.
 
@@ -68,23 +69,23 @@ def butterfly(r: Array, axis: Axes) -> tuple[Array, Array]:
     r: [K, K] -> share [K, K], and r [K, K] on all devices, inside `jax.shard_map`
     """
     size, rank = lax.axis_size(axis), lax.axis_index(axis)
-    wings = 1 << size.bit_length() - 1  # the power of two; the rest are guests
-    guests = [(wings + i, i) for i in range(size - wings)]
-    hosts = [(host, guest) for guest, host in guests]
+    paired = 1 << size.bit_length() - 1  # a power of two
+    fold = [(paired + i, i) for i in range(size - paired)]  # the excess ranks
+    unfold = [(rank, excess) for excess, rank in fold]
     share = jnp.eye(len(r), dtype=r.dtype)
-    if guests:  # from here on a host keeps the share of its guest below its own
-        share, r = small_qr(jnp.concatenate([r, lax.ppermute(r, axis, guests)]))
-    for turn in (1 << i for i in range(wings.bit_length() - 1)):
-        pairs = [(i, i ^ turn) for i in range(wings)]
-        mine, r = join(r, lax.ppermute(r, axis, pairs), rank & turn == 0)
+    if fold:  # from here on the share of the excess rank is kept below the own one
+        share, r = small_qr(jnp.concatenate([r, lax.ppermute(r, axis, fold)]))
+    for bit in (1 << i for i in range(paired.bit_length() - 1)):
+        pairs = [(i, i ^ bit) for i in range(paired)]
+        mine, r = join(r, lax.ppermute(r, axis, pairs), rank & bit == 0)
         share = dot(share, mine)
-    if guests:
-        share, guest = jnp.split(share, 2)
-        share = jnp.where(rank < wings, share, lax.ppermute(guest, axis, hosts))
+    if fold:
+        share, excess = jnp.split(share, 2)
+        share = jnp.where(rank < paired, share, lax.ppermute(excess, axis, unfold))
     return share, lax.psum(jnp.where(rank == 0, r, 0), axis)
 
 
-def turned(q: Array, r: Array, change: Array, axis: Axes) -> tuple[Array, Array]:
+def differential(q: Array, r: Array, change: Array, axis: Axes) -> tuple[Array, Array]:
     """Return the derivatives of q and r as `a` changes; all rows along `axis`.
 
     q, change: [n, K], r: [K, K] -> [n, K], [K, K], inside `jax.shard_map`
@@ -93,8 +94,8 @@ def turned(q: Array, r: Array, change: Array, axis: Axes) -> tuple[Array, Array]
     inner = lax.psum(dot(q.conj().T, change), axis)
     lower = jnp.tril(inner, -1)
     diagonal = jnp.diagonal(inner)
-    turn = lower - lower.conj().T + jnp.diag((diagonal - diagonal.conj()) / 2)
-    return change + dot(q, turn - inner), dot(inner - turn, r)
+    rotation = lower - lower.conj().T + jnp.diag((diagonal - diagonal.conj()) / 2)
+    return change + dot(q, rotation - inner), dot(inner - rotation, r)
 
 
 # ------------------------------------------------------------------ what you call
@@ -170,11 +171,8 @@ def tree_qr(a: Array, axis: Axes) -> tuple[Array, Array]:
 def _derivative(axis, primals, tangents):
     q, r = tree_qr(*primals, axis)
     rows = jax.P(axis)
-    run = jax.shard_map(
-        functools.partial(turned, axis=axis),
-        in_specs=(rows, jax.P(), rows),
-        out_specs=(rows, jax.P()),
-    )
+    specs = {"in_specs": (rows, jax.P(), rows), "out_specs": (rows, jax.P())}
+    run = jax.shard_map(functools.partial(differential, axis=axis), **specs)
     return (q, r), run(q, r, *tangents)
 
 
@@ -183,8 +181,7 @@ def axis_names(axis: Axes) -> tuple[str, ...]:
     names = (axis,) if isinstance(axis, str) else tuple(axis)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"axis = {axis!r}: pass the name of a mesh axis, or several")
-    mesh_sizes(*names)
-    known = jax.sharding.get_abstract_mesh().axis_names
+    known = mesh_with(*names).axis_names
     return tuple(sorted(names, key=known.index))  # JAX permutes in no other order
 
 
@@ -235,9 +232,8 @@ def least_squares(a: Array, b: Array, axis: tuple[str, ...]) -> Array:
     sides = in_rows(b, axis).astype(dtype)
     sides = sides[:, None] if b.ndim == 1 else sides
     q, r = tree_qr(in_rows(a, axis), axis)
-    rows = jax.P(axis)
 
-    @jax.shard_map(in_specs=(rows, jax.P(), rows), out_specs=jax.P())
+    @jax.shard_map(in_specs=(jax.P(axis), jax.P(), jax.P(axis)), out_specs=jax.P())
     def run(q, r, b):
         inner = lax.psum(dot(q.conj().T.astype(dtype), b), axis)
         return solve_triangle(r.astype(dtype), inner, left_side=True)

@@ -1,4 +1,4 @@
-"""Singular values from the host, and the largest numbers of rows."""
+"""Singular values from the host."""
 
 import jax
 import numpy as np
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from examples import opaque
 
 INNER = "check_real_matrices", "block_svd", "block_singular_values"
-INNER += "place", "candidates", "choose", "merge", "split_top_k"
+INNER += ("place",)
 
 matrices = st.fixed_dictionaries(
     {
@@ -17,15 +17,6 @@ matrices = st.fixed_dictionaries(
         "odd": st.sampled_from([0, 0, 0, 1]),
         "m": st.integers(1, 4),
         "n": st.integers(1, 4),
-    }
-)
-rows = st.fixed_dictionaries(
-    {
-        "dtype": dtypes,
-        "shape": st.lists(st.sampled_from([1, 2, 4, 6]), min_size=0, max_size=2),
-        "n": st.sampled_from([1, 4, 12, 13, 24]),
-        "k": st.integers(0, 5),
-        "cut": st.sampled_from(["rows", "columns", "both"]),
     }
 )
 
@@ -46,28 +37,6 @@ def factors(p, arrays, result, wanted):
     u, s, vh = result
     assert_near(s, wanted, 100)
     assert_near((u * s[..., None, :]) @ vh, np.asarray(arrays[0]), 100)
-
-
-def scores(p, random):
-    """Rows of different numbers, as long as they are fractions."""
-    size = (*p["shape"], p["n"])
-    return (random.permutation(int(np.prod(size))).reshape(size) / 64 - 1,)
-
-
-def largest(p, a):
-    """A stable sort of what is to be as small as possible."""
-    if not 1 <= p["k"] <= p["n"] or np.iscomplexobj(a):
-        raise ValueError("no such k, or no order")
-    places = np.argsort(-a.astype(float), axis=-1, kind="stable")[..., : p["k"]]
-    return np.take_along_axis(a, places, -1), places
-
-
-def lying(p):
-    """Rows that are split, cut, or both."""
-    first, last = {"rows": ("x", None), "columns": (None, "y")}.get(
-        p["cut"], ("x", "y")
-    )
-    return (jax.P(*[first, None][: len(p["shape"])], last),)
 
 
 TARGETS = (
@@ -93,13 +62,5 @@ TARGETS = (
         axes=("batch",),
         given=("jax", "sharded", "replicated", "list"),  # JAX loses NumPy's under jit
         under=("nothing", "jit", "vmap", "scan"),
-    ),
-    Target(
-        name="opaque.top_k",
-        parameters=rows,
-        arrays=scores,
-        call=lambda p: lambda a: opaque.top_k(a, p["k"]),
-        reference=largest,
-        specs=lying,
     ),
 )

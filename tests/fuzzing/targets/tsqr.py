@@ -18,7 +18,7 @@ INNER = (
     "place",
     "small_qr",
     "tree_qr",
-    "turned",
+    "differential",
 )
 inexact = st.sampled_from([*NUMBERS, "float16", "bfloat16"])  # others have no gradient
 AXES = "x", "y", ["x"], ["y", "x"], ["x", "y"]

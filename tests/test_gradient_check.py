@@ -1,0 +1,106 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from on_devices import devices
+
+from examples.gradient_check import check_gradient
+
+SIZES = {"w": (6, 8), "b": (8,), "v": (8, 4)}
+
+
+def random(shape, dtype=np.float32, seed=0):
+    array = np.random.default_rng(seed).standard_normal(shape)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        array = array + 1j * np.random.default_rng(seed + 1).standard_normal(shape)
+    return jnp.asarray(array, dtype)
+
+
+def network(dtype=np.float32):
+    sizes = enumerate(SIZES.items())
+    return {
+        name: random(n, dtype, i) * jnp.asarray(0.3, dtype) for i, (name, n) in sizes
+    }
+
+
+def examples():
+    """Return inputs and targets, [24, 6] and [24, 4]."""
+    return random((24, 6), seed=7), random((24, 4), seed=8)
+
+
+def squares(params, block):
+    x, y = block
+    out = jnp.tanh(x @ params["w"] + params["b"][None]) @ params["v"]
+    return jnp.square(jnp.abs(out - y)).sum(-1)
+
+
+def test_a_slope_of_zero_and_trees_that_differ_are_told():
+    params = {"w": jnp.ones(3)}
+    with pytest.raises(ValueError, match=r"rises by -?0, but the gradient says"):
+        check_gradient(lambda p: 0 * p["w"].sum(), params, {"w": jnp.ones(3)})
+    with pytest.raises(ValueError, match="but their gradient is"):
+        check_gradient(lambda p: p["w"].sum(), params, {"w": jnp.ones(2)})
+    with pytest.raises(ValueError, match="it must be one real number"):
+        check_gradient(lambda p: p["w"], params, {"w": jnp.ones(3)})
+    with pytest.raises(ValueError, match=r"outside `jax.jit`"):
+        jax.jit(lambda p: check_gradient(lambda p: p["w"].sum(), p, p))(params)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.complex64])
+def test_a_factor_in_a_gradient_is_found(dtype):
+    params, batch = network(dtype), examples()
+    eps = {"tolerance": 0.1} if dtype == jnp.bfloat16 else {}
+
+    @jax.jit
+    def mean(params):
+        return squares(params, batch).mean()
+
+    gradient = jax.grad(mean)(params)
+    check_gradient(mean, params, gradient, **eps)
+    for factor in 8, 1 / 8, 2, 0, -1:
+        part = {**gradient, "v": factor * gradient["v"]}
+        with pytest.raises(ValueError, match="but the gradient says"):
+            check_gradient(mean, params, part, **eps)
+        wrong = jax.tree.map(lambda g, factor=factor: g * factor, gradient)
+        with pytest.raises(ValueError, match=r": (\S+) times as much") as error:
+            check_gradient(mean, params, wrong, **eps)
+        factor_found = float(str(error.value).split()[-4])
+        np.testing.assert_allclose(factor_found, factor, rtol=0.1)
+
+
+def test_a_sum_too_many_in_shard_map_is_found():
+    batch = examples()
+    with devices((8,)):
+        params, placed = network(), jax.device_put(batch, jax.P("x"))
+        specs = {"in_specs": (jax.P(), jax.P("x")), "out_specs": jax.P()}
+
+        def total(params, block):
+            return lax.psum(squares(params, block).sum(), "x")
+
+        def twice(params, block):
+            loss = jax.grad(lambda params: squares(params, block).sum())
+            return lax.psum(loss(params), "x")
+
+        @jax.jit
+        def loss(params):
+            return jax.shard_map(total, **specs)(params, placed)
+
+        wrong = jax.jit(jax.shard_map(twice, **specs))(params, placed)
+        check_gradient(loss, params, jax.grad(loss)(params))
+        with pytest.raises(ValueError, match=": 8 times as much"):
+            check_gradient(loss, params, wrong)
+
+
+def test_a_part_that_is_missing_is_found_and_integers_are_refused():
+    params = {"w": jnp.ones(3), "b": jnp.ones(2)}
+    part = {"w": 2 * jnp.ones(3), "b": jnp.zeros(2)}
+    with pytest.raises(ValueError, match="but the gradient says"):
+        check_gradient(lambda p: (p["w"] ** 2).sum() + p["b"].sum(), params, part)
+    with pytest.raises(ValueError, match="must be floating-point or complex"):
+        check_gradient(lambda p: p.sum(), jnp.ones(3, int), jnp.ones(3, int))
+
+
+def test_what_is_not_finite_is_no_gradient():
+    with pytest.raises(ValueError, match="the gradient says nan"):
+        check_gradient(lambda p: p.sum(), jnp.ones(3), jnp.full(3, jnp.nan))
