@@ -152,5 +152,8 @@ def test_every_module_with_a_cost_is_here_and_the_largest_case_has_all_windows()
 
 
 def test_other_functions_have_no_cost():
+    a = jax.ShapeDtypeStruct((8, 8), "float32")
     with devices((2, 4)), pytest.raises(ValueError, match="pass cho_factor"):
-        cholesky.cost(cholesky.cho_solve, jax.ShapeDtypeStruct((8, 8), "float32"))
+        cholesky.cost(cholesky.cho_solve, a)
+    with devices((2, 4)), pytest.raises(ValueError, match="pass lu_factor or solve"):
+        lu.cost(lu.slogdet, a)

@@ -269,8 +269,7 @@ def swap_rows(block: Array, permutation: Array, winners: Array, done: Array):
     high, order = len(block) // len(permutation), permutation.ravel()
     top = lax.dynamic_slice_in_dim(block, done // winners.size * high, high)
     top = lax.all_gather(top, "x", tiled=True)
-    offsets = local_offsets(target, high, len(block))
-    block = block.at[offsets].set(top, mode="drop")
+    block = block.at[local_offsets(target, high, len(block))].set(top, mode="drop")
     old = lax.dynamic_slice_in_dim(order, done, winners.size)
     order = lax.dynamic_update_slice_in_dim(order, order[winners], done, 0)
     return block, order.at[target].set(old, mode="drop").reshape(permutation.shape)
@@ -733,6 +732,8 @@ def cost(function: Callable, a: jax.ShapeDtypeStruct, b=None) -> Cost:
     a: [N@x, N@y], b: [N] or [N, K] on all devices of the mesh in context. What goes
     round is what all have in the end, and twice that for a sum.
     """
+    if function not in (lu_factor, solve):
+        raise ValueError(f"no cost is known of {function}: pass lu_factor or solve")
     (x, y), (steps, width) = mesh_sizes("x", "y"), plan(len(a))
     word, sides = a.dtype.itemsize, math.prod(b.shape[1:]) if function is solve else 0
     row = (steps * width + sides + -sides % math.lcm(x, y)) // y * word
@@ -758,8 +759,7 @@ def main():
     count = jax.device_count()
     x = max(i for i in range(1, math.isqrt(count) + 1) if count % i == 0)
     with jax.set_mesh(jax.make_mesh((x, count // x), ("x", "y"))):
-        shape = (32 * count, 32 * count)
-        a = jax.random.normal(jax.random.key(0), shape, out_sharding=BLOCKS)
+        a = jax.random.normal(jax.random.key(0), (32 * count,) * 2, out_sharding=BLOCKS)
         b = multiply(a, jnp.ones((len(a), 1)), 0)
         error = jnp.abs(solve(a, b, refine=1) - 1).max()
         print(f"{jax.typeof(a)}  {'solved' if error < 0.01 else 'not solved'}")
