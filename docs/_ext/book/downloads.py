@@ -82,19 +82,31 @@ def add_menus(app, pagename, templatename, context, doctree):
         context["launches"] = launches(place, app.config.repository)
 
 
-def write_files(app, exception):
-    """Handle `build-finished`: write the files beside the pages."""
-    if exception or app.builder.name != "html":
+def write_beside(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: write the other forms of a page that is written."""
+    if doctree is None or app.builder.name != "html":
         return
-    out, modules = Path(app.outdir), folder_of_modules(app)
-    for name in sorted(app.env.found_docs):
-        try:
-            ran = cells.executed(app, name)
-            outputs = cells.outputs_of(ran) if ran else None
-            write_page(page_of(app, name), modules, out, outputs)
-        except ValueError as error:
-            log.warning("%s", error, location=name, type="downloads")
-    for file in sorted(modules.glob("*.py")):
+    page, out = page_of(app, pagename), Path(app.outdir)
+    try:
+        ran = cells.executed(app, pagename)
+        outputs = cells.outputs_of(ran) if ran else None
+        write_page(page, folder_of_modules(app), out, outputs)
+    except ValueError as error:
+        log.warning("%s", error, location=pagename, type="downloads")
+
+
+def changed(app, env, names):
+    """Handle `env-before-read-docs`: note whether any page is read."""
+    env.downloads_are_old = bool(names)
+
+
+def write_files(app, exception):
+    """Handle `build-finished`: write the files of the whole site, if a page changed."""
+    out = Path(app.outdir)
+    is_new = (out / "llms.txt").exists() and not app.env.downloads_are_old
+    if exception or app.builder.name != "html" or is_new:
+        return
+    for file in sorted(folder_of_modules(app).glob("*.py")):
         put(out / "modules" / file.name, file.read_text())
     put(out / "llms.txt", llms(app))
     put(out / "editions.json", "{}\n")
@@ -165,9 +177,10 @@ def entry(page, start) -> str:
 def setup(app):
     """Register the settings and the handlers."""
     app.setup_extension("book.execution")  # it owns the setting `execution_modules`
-    app.add_config_value("edition", "", "html", str)
-    app.add_config_value("published", "", "html", str)
-    app.add_config_value("repository", "", "html", str)
+    for name in "edition", "published", "repository":
+        app.add_config_value(name, "", "env", str)
+    app.connect("env-before-read-docs", changed)
     app.connect("html-page-context", add_menus)
+    app.connect("html-page-context", write_beside)
     app.connect("build-finished", write_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
