@@ -104,3 +104,15 @@ def test_a_part_that_is_missing_is_found_and_integers_are_refused():
 def test_what_is_not_finite_is_no_gradient():
     with pytest.raises(ValueError, match="the gradient says nan"):
         check_gradient(lambda p: p.sum(), jnp.ones(3), jnp.full(3, jnp.nan))
+
+
+@pytest.mark.parametrize("phase", [1, 1j, 1 + 1j])
+def test_no_phase_of_a_complex_gradient_hides_a_factor(phase):
+    params = jnp.ones(3, jnp.complex64)
+
+    def f(p):
+        return (phase * p).real.sum()
+
+    check_gradient(f, params, jax.grad(f)(params))
+    with pytest.raises(ValueError, match=": 2 times as much"):
+        check_gradient(f, params, 2 * jax.grad(f)(params))
