@@ -645,6 +645,7 @@ def test_what_is_no_picture_is_not_put_beside_one(what):
         ({0: 5}, (8,), "device 0 holds 5: give a slice for each axis"),
         ({0: (5,)}, (8,), r"device 0 holds \(5,\): give a slice for each axis"),
         ({"a": (slice(0, 8),)}, (8,), "the mapping has no device"),
+        ({0: (slice(0, 8),), "a": (slice(0, 8),)}, (8,), "the mapping has no device"),
     ],
 )
 def test_what_lies_nowhere_is_refused_in_words(x, shape, message):

@@ -20,14 +20,13 @@ The file needs JAX alone. Colours after M. Okabe and K. Ito, "Color universal de
 
 import functools
 import html
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import batched, groupby, islice, pairwise, product
 
 import jax
-from jax.sharding import Sharding
 
 COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442")
 COLOURS += ("#0072b2", "#d55e00", "#cc79a7", "#bbbbbb")
@@ -38,11 +37,10 @@ MOST = 32  # rows, columns, slabs, copies that are drawn; the caption counts the
 
 NARROW = "display: inline-block; vertical-align: top; width: 20rem; max-width: 100%"
 SMALL = "font-size: .85em; line-height: 1.4; margin-bottom: .5em"
+RIM = ' font-size="12" fill="#000" stroke="#fff" stroke-width="4" paint-order="stroke"'
 
 Box = tuple[tuple[int, int], ...]  # (start, stop) along each axis of the array
 Block = tuple[int, ...]  # its position along each axis, counted in blocks
-Rect = tuple[float, float, float, float]  # left, top, right, bottom
-Point = tuple[float, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,20 +62,18 @@ class Picture:
     @functools.cached_property
     def cuts(self) -> list[list[int]]:
         """The places at which each axis is cut, its two ends included."""
-        return [
-            sorted({0, size}.union(*(box[axis] for box in self.boxes.values())))
-            for axis, size in enumerate(self.shape)
-        ]
+        axes = zip(self.shape, *self.boxes.values(), strict=True)
+        return [sorted({0, size}.union(*spans)) for size, *spans in axes]
 
     @functools.cached_property
     def holders(self) -> dict[Block, tuple[int, ...]]:
         """The devices that hold each block."""
         everywhere = [range(len(cuts) - 1) for cuts in self.cuts]
-        found = dict.fromkeys(itertools.product(*everywhere), ())
+        found = dict.fromkeys(product(*everywhere), ())
         for device, box in sorted(self.boxes.items()):
             pairs = zip(self.cuts, box, strict=True)
             spans = [range(cuts.index(a), cuts.index(b)) for cuts, (a, b) in pairs]
-            for block in itertools.product(*spans):
+            for block in product(*spans):
                 found[block] += (device,)
         return found
 
@@ -87,15 +83,11 @@ class Picture:
         return [cuts[: MOST + 1] for cuts in [[0, 1], [0, 1], *self.cuts][-2:]]
 
     @functools.cached_property
-    def slabs(self) -> dict[Block, list[list[Block]]]:
-        """For each place on all axes but the last two: the rows of blocks there."""
-        rows, columns = (range(len(cuts) - 1) for cuts in self.face)
-        leads = itertools.product(*(range(len(cuts) - 1) for cuts in self.cuts[:-2]))
-        none = max(0, 2 - len(self.shape))  # axes of the picture that the array lacks
-        return {
-            lead: [[(*lead, i, j)[none:] for j in columns] for i in rows]
-            for lead in itertools.islice(leads, MOST)
-        }
+    def slabs(self) -> dict[Block, list[Block]]:
+        """For each place on all axes but the last two: the blocks drawn there."""
+        near = [block for block in self.holders if max(block[-2:], default=0) < MOST]
+        slabs = groupby(near, lambda block: block[:-2])
+        return {lead: list(blocks) for lead, blocks in islice(slabs, MOST)}
 
     def span(self, block: Block) -> str:
         """Write a block as an index: "[0:8, 4:8]"; a slab is "[0:8, ...]"."""
@@ -106,10 +98,9 @@ class Picture:
     @property
     def words(self) -> str:
         """The text alternative: which devices hold which part."""
-        first = itertools.islice(self.holders.items(), 2 * MOST)
-        parts = [f"{_hold(devices)} {self.span(block)}" for block, devices in first]
-        if len(parts) < len(self.holders):
-            parts.append("and so on")
+        parts = [f"{_hold(ids)} {self.span(at)}" for at, ids in self.holders.items()]
+        if len(parts) > 2 * MOST:
+            parts[2 * MOST :] = ["and so on"]
         return f"Picture of {self.facts[0]}: {'; '.join(parts)}."
 
     @property
@@ -118,19 +109,13 @@ class Picture:
         return "; ".join(self.facts)
 
     @property
-    def text(self) -> str:
-        """The picture for terminals: device numbers under the columns they hold."""
-        lines = [self.title, self.caption, *_table(self)]
-        return "\n".join(lines if self.title else lines[1:])
-
-    @property
     def svg(self) -> str:
         """The picture for notebooks and web pages, without the caption."""
-        frames = _frames(self)
-        end = math.ceil(frames[-1][3] + 26)
-        shapes = list(_names(self, frames))
-        for lead, frame in zip(self.slabs, frames, strict=True):
-            shapes += [*_slab(self, lead, frame), *_ticks(self, frame)]
+        lines, columns = _frames(self)
+        end = math.ceil(lines[-1][-1] + 26)
+        shapes = list(_names(self, lines, columns))
+        for lead, frame in zip(self.slabs, product(lines, columns), strict=False):
+            shapes += [*_slab(self, lead, *frame), *_ticks(self, *frame)]
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {end}" '
             f'width="{WIDE}" height="{end}" role="img" '
@@ -148,8 +133,10 @@ class Picture:
         )
 
     def __repr__(self) -> str:
-        """Return the picture for terminals."""
-        return self.text
+        """Return the picture for terminals: device numbers under their columns."""
+        return "\n".join([self.title, self.caption, *_table(self)]).removeprefix("\n")
+
+    text = property(__repr__)
 
 
 class Row(tuple):
@@ -183,10 +170,12 @@ def draw(x, shape: Sequence[int] | None = None, *, title: str = "") -> Picture:
     shape = _shape_to_draw(x, shape)
     where = x if isinstance(x, Mapping) else _sharding_of(x)
     split, pending = _spec(where, shape)
-    if pending:  # JAX has no index map of these, but they lie like finished arrays
-        where = jax.NamedSharding(where.mesh, jax.P(*split))
+    # JAX has no index map of pending sums, but they lie like finished arrays
+    where = jax.NamedSharding(where.mesh, jax.P(*split)) if pending else where
     parts = where if isinstance(where, Mapping) else where.devices_indices_map(shape)
     boxes = {getattr(d, "id", d): _box(d, part, shape) for d, part in parts.items()}
+    if {type(device) for device in boxes} != {int}:
+        raise ValueError(f"the mapping has no device: {{id: slices}}, not {x}")
     here = jax.devices() if parts.keys() <= set(jax.devices()) else []
     known = sorted(device.id for device in here)
     colours = {d: (known.index(d) if known else d) % len(COLOURS) for d in boxes}
@@ -210,58 +199,43 @@ def _shape_to_draw(x, shape) -> tuple[int, ...]:
     own = getattr(x, "shape", shape)
     if own is None:
         raise ValueError(f"a {type(x).__name__} alone has no shape: draw(x, shape)")
-    own, shape = _sizes(own), _sizes(own if shape is None else shape)
-    if shape != own:
-        raise ValueError(f"the array has shape {own}, not {shape}: leave it out")
-    if 0 in own:
-        raise ValueError(f"an array of shape {own} has no elements to draw")
-    return own
-
-
-def _sizes(shape) -> tuple[int, ...]:
-    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    sizes = tuple(own) if isinstance(own, Iterable) else (own,)
     if not all(isinstance(n, int) and n >= 0 for n in sizes):
-        raise ValueError(f"{shape!r} is no shape: pass whole numbers, such as (8, 16)")
+        raise ValueError(f"{own!r} is no shape: pass whole numbers, such as (8, 16)")
+    if shape not in (own, None, [*sizes]):
+        raise ValueError(f"the array has shape {own}, not {shape}: leave it out")
+    if 0 in sizes:
+        raise ValueError(f"an array of shape {sizes} has no elements to draw")
     return sizes
 
 
-def _sharding_of(x) -> Sharding:
+def _sharding_of(x) -> jax.sharding.Sharding:
     if isinstance(x, jax.P):
-        x = jax.NamedSharding(_mesh_of(x), x)
-    sharding = x if isinstance(x, Sharding) else getattr(x, "sharding", None)
-    if not isinstance(sharding, Sharding):
-        raise ValueError(
-            f"a {type(x).__name__} has no sharding: pass an array, a ShapeDtypeStruct "
-            "with a sharding, or a sharding and a shape"
-        )
-    if isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):
-        raise ValueError(f"{sharding} is abstract: it has no devices to draw")
+        mesh, entries = jax.sharding.get_mesh(), tuple(getattr(x, "partitions", x))
+        if mesh.empty:
+            raise ValueError(f"{x} needs a mesh: call jax.set_mesh(mesh) first")
+        if jax.P.UNCONSTRAINED in entries:
+            raise ValueError(f"{x} does not say where each element belongs")
+        if unknown := {*jax.tree.leaves(entries)} - {*mesh.axis_names}:
+            raise ValueError(f"{x} names {unknown}, but the axes are {mesh.axis_names}")
+        x = jax.NamedSharding(mesh, x)
+    sharding = getattr(x, "sharding", x)
+    if not isinstance(sharding, jax.sharding.Sharding):
+        raise ValueError(f"a {type(x).__name__} has no sharding: pass one, and a shape")
     return sharding
-
-
-def _mesh_of(spec: jax.P) -> jax.sharding.Mesh:
-    mesh, entries = jax.sharding.get_mesh(), tuple(getattr(spec, "partitions", spec))
-    if mesh.empty:
-        raise ValueError(f"{spec} needs a mesh: call jax.set_mesh(mesh) first")
-    if jax.P.UNCONSTRAINED in entries:
-        raise ValueError(f"{spec} does not say where each element belongs")
-    if unknown := {*jax.tree.leaves(entries)} - {*mesh.axis_names}:
-        raise ValueError(f"{spec} names {unknown}, but the axes are {mesh.axis_names}")
-    return mesh
 
 
 def _spec(where, shape: tuple[int, ...]) -> tuple[list, list[str]]:
     """Find the mesh axes that split each axis, and those still to be summed over."""
-    kinds = int, jax.Device
-    if isinstance(where, Mapping) and not any(isinstance(key, kinds) for key in where):
-        raise ValueError(f"the mapping has no device: {{id: slices}}, not {where}")
+    if isinstance(getattr(where, "mesh", None), jax.sharding.AbstractMesh):
+        raise ValueError(f"{where} is abstract: it has no devices to draw")
     spec, ndim = getattr(where, "spec", ()), len(shape)
     if len(spec) > ndim:
         raise ValueError(f"{spec} names {len(spec)} axes, but the array has {ndim}")
     split = [*getattr(spec, "partitions", spec)]  # with sums, a spec will not unpack
     for n, entry in zip(shape, split, strict=False):
-        names = (entry,) if isinstance(entry, str) else entry or ()
-        if n % (parts := math.prod(where.mesh.shape[name] for name in names)):
+        parts = math.prod(where.mesh.shape[name] for name in jax.tree.leaves(entry))
+        if n % parts:
             raise ValueError(f"{spec} cuts {n} of the shape {shape} in {parts}")
     return split + [None] * (ndim - len(split)), sorted(getattr(spec, "unreduced", ()))
 
@@ -314,7 +288,7 @@ def _amount(count: int) -> str:
 
 def _ids(devices: Sequence[int]) -> str:
     """Write device ids, runs of three and more shortened: "0-3, 6"."""
-    pairs = itertools.groupby(enumerate(devices), lambda pair: pair[1] - pair[0])
+    pairs = groupby(enumerate(devices), lambda pair: pair[1] - pair[0])
     runs = [[device for _, device in run] for _, run in pairs]
     if len(runs) > 8:
         return f"{devices[0]}...{devices[-1]}"
@@ -324,32 +298,32 @@ def _ids(devices: Sequence[int]) -> str:
 
 def _hold(devices: Sequence[int]) -> str:
     """Begin a sentence about devices: "devices 0, 1, 2, 3 hold"."""
-    if len(devices) < 2:
-        return f"device {devices[0]} holds" if devices else "no device holds"
-    all_of_them = ", ".join(map(str, devices))
-    return f"devices {all_of_them if len(devices) <= MOST else _ids(devices)} hold"
+    ids = ", ".join(map(str, devices)) if len(devices) <= MOST else _ids(devices)
+    ways = "no device holds", f"device {ids} holds", f"devices {ids} hold"
+    return ways[min(len(devices), 2)]
 
 
 def _table(picture: Picture) -> Iterator[str]:
-    rows, columns = (
-        [f"{a}:{b}" for a, b in itertools.pairwise(cuts)] for cuts in picture.face
-    )
+    rows, columns = ([f"{a}:{b}" for a, b in pairwise(cuts)] for cuts in picture.face)
     left = max(map(len, rows)) if len(picture.shape) > 1 else 0
-    for lead, slab in picture.slabs.items():
+    for lead, blocks in picture.slabs.items():
         yield from ["", picture.span(lead)] if lead else [""]
-        held = [[_ids(picture.holders[b]).replace(", ", ",") for b in r] for r in slab]
-        lines = [("", columns), *zip(rows, held, strict=True)]
-        wide = max(len(cell) for _, cells in lines for cell in cells)
-        for head, cells in lines if picture.shape else lines[1:]:
-            line = " ".join(f"{cell or '-':^{wide}}" for cell in cells)
+        held = [_ids(picture.holders[b]).replace(", ", ",") or "-" for b in blocks]
+        wide = max(map(len, columns + held))
+        lines = zip(["", *rows], batched(columns + held, len(columns)), strict=True)
+        for head, cells in lines if picture.shape else [*lines][1:]:
+            line = " ".join(f"{cell:^{wide}}" for cell in cells)
             yield f"{head[:left]:>{left}} {line}".rstrip()
 
 
 # ------------------------------------------------------------------------ as SVG
 
 
-def _frames(picture: Picture) -> list[Rect]:
-    """Find a place for each slab: as many side by side as there is room for."""
+def _frames(picture: Picture) -> tuple[list[list[float]], list[list[float]]]:
+    """Place slabs in lines, and say at which y and x their cuts then lie.
+
+    As many slabs stand side by side as there is room for.
+    """
     (rows, columns), slabs = picture.face, len(picture.slabs)
     left, top = 24 + 6.5 * len(str(rows[-1])), 46 if len(picture.shape) > 2 else 20
     index = max(len(picture.span(lead)) for lead in picture.slabs)
@@ -360,106 +334,95 @@ def _frames(picture: Picture) -> list[Rect]:
     if len(picture.shape) > 1:
         ratio = min(max(rows[-1] / columns[-1], 0.25), 1.25)
         height = max(ratio * width, 14 * (len(rows) - 1), 6.5 * len(picture.axes[-2]))
-    xs = [left + (width + GAP) * (k % across) for k in range(slabs)]
-    ys = [top + (height + 46) * (k // across) for k in range(slabs)]
-    return [(x, y, x + width, y + height) for x, y in zip(xs, ys, strict=True)]
+    xs = [_spread(columns, left + (width + GAP) * k, width) for k in range(across)]
+    ys = [_spread(rows, top + (height + 46) * k, height) for k in range(lines)]
+    return ys, xs
 
 
-def _names(picture: Picture, frames: list[Rect]) -> Iterator[str]:
+def _spread(cuts: list[int], start: float, size: float) -> list[float]:
+    return [start + size * cut / cuts[-1] for cut in cuts]
+
+
+def _names(picture: Picture, lines, columns) -> Iterator[str]:
     """Name the axes below and at the left, and on top those that the slabs divide."""
-    left, top, bottom = *frames[0][:2], frames[-1][3]
-    x, y = (left + WIDE - GAP) / 2, (top + bottom) / 2
+    x, y = (columns[0][0] + WIDE - GAP) / 2, (lines[0][0] + lines[-1][-1]) / 2
     if picture.shape:
-        yield _text(x, bottom + 20, picture.axes[-1])
+        yield _text(x, lines[-1][-1] + 20, picture.axes[-1])
     if len(picture.shape) > 1:
         yield _text(12, y, picture.axes[-2], f' transform="rotate(-90 12 {y:.5g})"')
     if len(picture.shape) > 2:
         yield _text(x, 12, f"slabs: {', '.join(picture.axes[:-2])}")
 
 
-def _slab(picture: Picture, lead: Block, frame: Rect) -> Iterator[str]:
-    left, top, right, bottom = frame
+def _slab(picture: Picture, lead: Block, ys, xs) -> Iterator[str]:
+    """Draw the blocks of a slab; if there are several, its index and its side, too."""
     if lead:
-        yield _text((left + right) / 2, top - 20, picture.span(lead))
-        side = [(left, bottom), (right, bottom), (right, top)]
+        yield _text((xs[0] + xs[-1]) / 2, ys[0] - 20, picture.span(lead))
+        side = [(xs[0], ys[-1]), (xs[-1], ys[-1]), (xs[-1], ys[0])]
         side += [(x + DEPTH, y + DEPTH) for x, y in reversed(side)]
         yield _polygon(side, 'currentColor" fill-opacity="0.3')
-    rows, columns = picture.face
-    ys, xs = _spread(rows, top, bottom), _spread(columns, left, right)
-    lines = zip(picture.slabs[lead], itertools.pairwise(ys), strict=True)
-    for line, (upper, lower) in lines:
-        for block, (here, there) in zip(line, itertools.pairwise(xs), strict=True):
-            yield _block(picture, block, (here, upper, there, lower))
+    cells = product(pairwise(ys), pairwise(xs))
+    for block, ((y, lower), (x, there)) in zip(picture.slabs[lead], cells, strict=True):
+        yield _block(picture, block, (x, y, there - x, lower - y))
 
 
-def _ticks(picture: Picture, frame: Rect) -> Iterator[str]:
+def _ticks(picture: Picture, ys, xs) -> Iterator[str]:
     """Number the cuts: above the columns as there is room, and left of the rows."""
-    left, top, right, bottom = frame
     rows, columns = picture.face
     if picture.shape:
-        xs = _spread(columns, left, right)
-        crowd = len(xs) * (6.5 * len(str(columns[-1])) + 4) / (right - left)
+        crowd = len(xs) * (6.5 * len(str(columns[-1])) + 4) / (xs[-1] - xs[0])
         for k in range(0, len(xs), math.ceil(crowd)):
-            yield _text(xs[k], top - 5, columns[k])
-    if len(picture.shape) > 1 and left < WIDE / 4:  # the leftmost slab
-        for row, y in zip(rows, _spread(rows, top, bottom), strict=True):
-            yield _text(left - 5, y + 4, row, ' text-anchor="end"')
+            yield _text(xs[k], ys[0] - 5, columns[k])
+    if len(picture.shape) > 1 and xs[0] < WIDE / 4:  # the leftmost slab
+        for row, y in zip(rows, ys, strict=True):
+            yield _text(xs[0] - 5, y + 4, row, ' text-anchor="end"')
 
 
-def _spread(cuts: list[int], start: float, stop: float) -> list[float]:
-    return [start + (stop - start) * cut / cuts[-1] for cut in cuts]
-
-
-def _block(picture: Picture, block: Block, rect: Rect) -> str:
-    left, top, right, bottom = rect
+def _block(picture: Picture, block: Block, rect) -> str:
+    """Draw a block in its `rect`: left, top, width, height."""
+    x, y, wide, high = rect
     devices = picture.holders[block]
     fills = [COLOURS[picture.colours[device]] for device in devices]
-    strips = _strips(rect, min(len(devices), MOST))
+    strips = _strips(rect, len(devices[:MOST]) or 1)
     return (
         f"<g><title>{_hold(devices)} {picture.span(block)}</title>"
         f"{''.join(map(_polygon, strips, fills))}"
-        f'<rect x="{left:.5g}" y="{top:.5g}" width="{right - left:.5g}" '
-        f'height="{bottom - top:.5g}" fill="none" stroke="currentColor"/>'
+        f'<rect x="{x:.5g}" y="{y:.5g}" width="{wide:.5g}" height="{high:.5g}" '
+        'fill="none" stroke="currentColor"/>'
         f"{''.join(_labels(picture, devices, strips, rect))}</g>"
     )
 
 
-def _strips(rect: Rect, count: int) -> list[list[Point]]:
+def _strips(rect, count: int) -> list[list[tuple[float, float]]]:
     """Cut a block slantwise into equal strips, one a copy."""
-    left, top, right, bottom = rect
-    if bottom - top > right - left:  # always across the longer side
-        turned = _strips((top, left, bottom, right), count)
-        return [[(x, y) for y, x in strip] for strip in turned]
-    width = (right - left) / max(1, count)
-    lean = min(0.4 * width, 0.25 * (bottom - top))
-    leans = [0, *[lean] * (count - 1), 0]
-    edges = [(left + k * width, leans[k]) for k in range(count + 1)]
+    x, y, wide, high = rect
+    if high > wide:  # always across the longer side
+        return [[at[::-1] for at in s] for s in _strips((y, x, high, wide), count)]
+    width = wide / count
+    lean = min(0.4 * width, 0.25 * high)
+    inner = [(x + k * width, lean) for k in range(1, count)]
     return [
-        [(a + s, top), (b + t, top), (b - t, bottom), (a - s, bottom)]
-        for (a, s), (b, t) in itertools.pairwise(edges)
+        [(a + s, y), (b + t, y), (b - t, y + high), (a - s, y + high)]
+        for (a, s), (b, t) in pairwise([(x, 0), *inner, (x + wide, 0)])
     ]
 
 
-def _labels(picture: Picture, devices, strips, rect: Rect) -> Iterator[str]:
+def _labels(picture: Picture, devices, strips, rect) -> Iterator[str]:
     """Number each strip, or the whole block, or nothing: as there is room."""
-    left, top, right, bottom = rect
-    wide, high = right - left, bottom - top
+    x, y, wide, high = rect
     need = 7 * len(str(max(picture.boxes))) + 1
-    if not devices or wide < need or high < 12:
+    if wide < need or high < 12:
         return
-    room = wide // need if wide >= high else high // 12
-    if len(devices) > room:
-        how = ' font-size="12" fill="#000" stroke="#fff" stroke-width="4"'
-        how += ' paint-order="stroke"'
-        yield _text((left + right) / 2, (top + bottom) / 2 + 4, _ids(devices), how)
-    else:
-        for device, strip in zip(devices, strips, strict=True):
-            x, y = (sum(values) / 4 for values in zip(*strip, strict=True))
-            ink = INKS[picture.colours[device]]
-            yield _text(x, y + 4, device, f' font-size="12" fill="{ink}"')
+    if len(devices) > (wide // need if wide >= high else high // 12):
+        yield _text(x + wide / 2, y + high / 2 + 4, _ids(devices), RIM)
+        return
+    for device, strip in zip(devices, strips, strict=False):  # a hole has no device
+        x, y = (sum(values) / 4 for values in zip(*strip, strict=True))
+        ink = INKS[picture.colours[device]]
+        yield _text(x, y + 4, device, f' font-size="12" fill="{ink}"')
 
 
-def _polygon(points: Sequence[Point], fill: str) -> str:
+def _polygon(points: Sequence[tuple[float, float]], fill: str) -> str:
     path = " ".join(f"{x:.5g},{y:.5g}" for x, y in points)
     return f'<polygon points="{path}" fill="{fill}"/>'
 
