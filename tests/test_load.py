@@ -33,7 +33,7 @@ ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "PYTHONPATH": str(ROOT / "src"),
 }
-SLOW = 120  # seconds after which a test has failed
+SLOW = 300  # seconds after which a test has failed
 LAYOUTS = P("x", "y"), P(("x", "y")), P(None, "y"), P("y"), P(None, ("y", "x")), P()
 
 BY_MPI = "MPI Scatterv", "MPI scatter"
