@@ -12,9 +12,11 @@ from pathlib import Path
 import jax
 import pytest
 from book.module_reference import explained
+from book.page import pages
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src/examples").glob("[!_]*.py"))
+PAGES = pages(ROOT / "docs")
 
 OWN = "main", "cost"  # which every module writes for itself
 
@@ -69,7 +71,7 @@ def test_an_import_looks_for_no_device(run):
 @each_module
 def test_it_has_a_page_and_a_test(module):
     """The page has its name, or shows some of its code: small ones share a page."""
-    assert explained(module, ROOT / "docs")
+    assert explained(module, PAGES)
     assert len(list(ROOT.glob(f"docs/*/{module.stem}.md"))) <= 1
     assert (ROOT / f"tests/test_{module.stem}.py").exists()
 

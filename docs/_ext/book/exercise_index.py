@@ -32,15 +32,23 @@ def text(page) -> str:
 
 
 class ExerciseIndex(SphinxDirective):
-    """The index, made again when a page or the contents change."""
+    """The index, made again when it would say something else."""
 
     def run(self):
         """Return the sections of the index."""
-        docs = Path(self.env.srcdir)
-        page = Page(Path(self.env.doc2path(self.env.docname)), docs)
-        for file in [docs / "index.md", *(p.file for p in contents.pages(docs))]:
-            self.env.note_dependency(file)
-        return self.parse_text_to_nodes(text(page), allow_section_headings=True)
+        page = Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
+        found = self.env.metadata[self.env.docname]["exercises"] = text(page)
+        return self.parse_text_to_nodes(found, allow_section_headings=True)
+
+
+def outdated(app, env, added, changed, removed):
+    """Handle `env-get-outdated`: read the index again if its text has changed."""
+    if not added | changed | removed:
+        return []
+    docs = Path(app.srcdir)
+    pages = {name: Page(Path(env.doc2path(name)), docs) for name in env.found_docs}
+    kept = {n: of["exercises"] for n, of in env.metadata.items() if "exercises" in of}
+    return [n for n in {*kept} & {*pages} if kept[n] != text(pages[n])]
 
 
 class Targets(SphinxTransform):
@@ -62,4 +70,5 @@ def setup(app):
     """Register the directive and the transform."""
     app.add_directive("exercise-index", ExerciseIndex)
     app.add_transform(Targets)
+    app.connect("env-get-outdated", outdated)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

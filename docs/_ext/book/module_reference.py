@@ -18,6 +18,7 @@ from book.page import Page, pages
 
 PACKAGE = "examples."
 CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")
+LABEL = re.compile(r"^\(module-\w+\)=", re.M)
 SHORT = ("attribute", "data", "property")
 SECTION = """\
 (module-{name})=
@@ -66,64 +67,66 @@ def about(file) -> str:
     )
 
 
-def explained(file, docs) -> list[Path]:
+def explained(file, others) -> list[Page]:
     """List the pages that bear a module's name or show some of its code."""
     shown = f"src/examples/{file.name}"
-    found = (page for page in pages(docs) if page.name != "index")
-    return [p.file for p in found if p.file.stem == file.stem or shown in p.text]
+    found = (page for page in others if page.name != "index")
+    return [p for p in found if p.file.stem == file.stem or shown in p.text]
 
 
-def links(file, page) -> str:
+def links(file, page, others) -> str:
     """Return the links of a module: the file, and the pages that explain it."""
     up = relpath(".", Path(page.name).parent.as_posix())
     url = f"{up}/modules/{file.name}"
     found = [f'<a class="module-file" href="{url}" download>{file.name}</a>']
-    for other in explained(file, page.docs):
-        name = Page(other, page.docs).title
-        found.append(f"[{name}]({relpath(other, page.file.parent)})")
+    for other in explained(file, others):
+        found.append(f"[{other.title}]({relpath(other.file, page.file.parent)})")
     return " · ".join(found)
 
 
-def section(file, page) -> str:
+def section(file, page, others) -> str:
     """Return the MyST text for one module."""
     return SECTION.format(
         name=file.stem,
         package=PACKAGE,
         summary=summary(file),
         about=about(file),
-        links=links(file, page),
+        links=links(file, page, others),
         path=relpath(file, page.file.parent),
     )
 
 
 def text(page, folder) -> str:
     """Return the sections of all modules of a folder, to stand on a page."""
-    return "\n".join(section(file, page) for file in files(folder))
+    others = pages(page.docs)
+    return "\n".join(section(file, page, others) for file in files(folder))
 
 
 class ModuleReference(SphinxDirective):
-    """The sections of all modules, made again when a module or a page changes."""
+    """The sections of all modules, made again when they would say something else."""
 
     def run(self):
         """Return the sections."""
-        docs, folder = Path(self.env.srcdir), Path(self.config.execution_modules)
-        page = Page(Path(self.env.doc2path(self.env.docname)), docs)
-        for file in [*files(folder), *(other.file for other in pages(docs))]:
+        page = Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
+        folder = Path(self.config.execution_modules)
+        for file in files(folder):
             self.env.note_dependency(file)
-        self.env.metadata[self.env.docname]["modules"] = names(folder)
-        found = text(page, folder)
+        found = self.env.metadata[self.env.docname]["modules"] = text(page, folder)
         return self.parse_text_to_nodes(found, allow_section_headings=True)
 
 
-def names(folder) -> str:
-    """Return the names of the modules of a folder."""
-    return " ".join(file.stem for file in files(folder))
-
-
 def outdated(app, env, added, changed, removed):
-    """Handle `env-get-outdated`: read the page again when a module comes or goes."""
-    now = names(Path(app.config.execution_modules))
-    return [name for name, of in env.metadata.items() if of.get("modules", now) != now]
+    """Handle `env-get-outdated`: read the page again if its text has changed.
+
+    It names the modules, and the pages that explain each of them.
+    """
+    folder, docs = Path(app.config.execution_modules), Path(app.srcdir)
+    kept = {n: of["modules"] for n, of in env.metadata.items() if "modules" in of}
+    if not added | changed | removed:  # then a module may have come or gone, no more
+        names = [f"(module-{file.stem})=" for file in files(folder)]
+        return [name for name, said in kept.items() if LABEL.findall(said) != names]
+    pages = {n: Page(Path(env.doc2path(n)), docs) for n in {*kept} & env.found_docs}
+    return [name for name, page in pages.items() if kept[name] != text(page, folder)]
 
 
 def literal(code) -> str:

@@ -8,7 +8,7 @@ Piece   a role, a link or a picture in running text
 
 import re
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from posixpath import normpath
 
@@ -128,7 +128,7 @@ def options_in(lines) -> tuple[str, int]:
 
 def settings(header):
     """Yield from YAML each key and its value as text, and the lines that they take."""
-    node = yaml.compose(header, yaml.BaseLoader)
+    node = yaml.compose(header, yaml.BaseLoader) if header else None
     for key, value in node.value if node else ():
         last = value.end_mark
         end = last.line + (last.column > 0)
@@ -152,15 +152,17 @@ def parts(text) -> list[str | Block]:
     return [*found, "\n".join(lines[last:])]
 
 
+@lru_cache(maxsize=256)  # a build asks several times for each page
+def parsed(text):
+    """Return what MyST's parser makes of a text."""
+    return parser().parse(text)
+
+
+@lru_cache(maxsize=256)
 def blocks(text) -> list[Block]:
     """Return the fenced parts of a text, those in lists and quotes as well."""
-    return blocks_of(parser().parse(text), text)
-
-
-def blocks_of(tokens, text) -> list[Block]:
-    """Return the fenced parts of a text that is parsed already."""
     found, depth = [], 0
-    for token in tokens:
+    for token in parsed(text):
         depth += token.nesting
         if token.type in ("fence", "colon_fence"):
             found.append(block(token, text, depth))
@@ -230,7 +232,7 @@ def pieces(text) -> list[Piece]:
 def rewritten_below(text, change) -> str:
     """Return Markdown with its running text rewritten: not code, nor a directive."""
     lines, last, found = text.split("\n"), 0, []
-    for token in parser().parse(text):
+    for token in parsed(text):
         if token.type == "inline" and token.map[0] >= last:
             start, end = token.map
             own = "\n".join(lines[start:end])
@@ -313,7 +315,7 @@ class Page:
     @cached_property
     def tokens(self):
         """What MyST's parser makes of the source."""
-        return parser().parse(self.text)
+        return parsed(self.text)
 
     @cached_property
     def front(self) -> dict:
@@ -353,7 +355,7 @@ class Page:
     @cached_property
     def blocks(self) -> list[Block]:
         """Its fenced parts."""
-        return blocks_of(self.tokens, self.text)
+        return blocks(self.text)
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -418,7 +420,7 @@ def written(lines, first, last) -> Cell:
 
 def code_cell(each) -> Cell:
     """Return a block of code that runs as a cell."""
-    read = yaml.safe_load(each.header) or {}
+    read = yaml.safe_load(each.header) or {} if each.header else {}
     others = {name: value for name, value in read.items() if name not in GUARDS}
     told = {name: each.options[name] for name in GUARDS if name in each.options}
     tags = tuple(others.get("tags") or ())
@@ -451,8 +453,8 @@ def untargeted(piece) -> str:
 
 def pages(docs) -> list[Page]:
     """Return all pages of a folder, by their names."""
-    files = (f for f in sorted(docs.rglob("*.md")) if "_build" not in f.parts)
-    return [Page(file, docs) for file in files]
+    files = [*docs.glob("*.md"), *docs.glob("[!_]*/**/*.md")]  # not those in _build
+    return [Page(file, docs) for file in sorted(files)]
 
 
 def quiet(page) -> str:
