@@ -9,9 +9,10 @@ plain socket. Process 0 collects what each of them believes and sends all the ve
 
 Each process sends one line and waits at most `timeout` seconds, 300 by default, as JAX
 does: on a busy file system the last of many may start minutes after the first. After
-ten seconds those that wait print what is missing. The meeting itself takes half a
-second more than the slowest process: so long process 0 waits for a second process with
-the same id.
+ten seconds those that wait print what is missing, and for ten seconds beyond `timeout`
+they wait for the answer of a process 0 that started later. The meeting itself takes
+half a second more than the slowest process: so long process 0 waits for a second
+process with the same id.
 
     python preflight.py                            a meeting of one
     srun -n 4 python preflight.py                  a meeting of four
@@ -386,7 +387,7 @@ def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
         try:
             with socket.create_connection((host, port), left) as meeting:
                 problem = "what listens at {} does not answer as process 0 does"
-                meeting.settimeout(left + 2 * SETTLE_SECONDS)  # if process 0 is late
+                meeting.settimeout(left + REMINDER_SECONDS)  # process 0 may start later
                 meeting.sendall(json.dumps(mine).encode() + b"\n")
                 with meeting.makefile("rb") as words:
                     return parse_verdict(json.loads(words.readline(REPORT_BYTES)))
