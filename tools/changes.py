@@ -12,6 +12,10 @@ import ast
 import math
 import random
 import re
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "docs/_ext"))
 
 from book import guards
 
