@@ -485,9 +485,9 @@ def watch(names) -> set[str]:
         module, _, function = name.partition(".")
         found = getattr(importlib.import_module(f"examples.{module}"), function)
         code = inspect.unwrap(getattr(found, "fun", found)).__code__
-        codes[code] = name
+        codes[id(code)] = name  # equal ones are the same function in two modules
         sys.monitoring.set_local_events(tool, code, sys.monitoring.events.PY_START)
     sys.monitoring.register_callback(
-        tool, sys.monitoring.events.PY_START, lambda code, _: seen.add(codes[code])
+        tool, sys.monitoring.events.PY_START, lambda code, _: seen.add(codes[id(code)])
     )
     return seen
