@@ -1,6 +1,7 @@
 """What every module in src/examples promises, whatever it is about."""
 
 import ast
+import importlib
 import io
 import shutil
 import statistics
@@ -124,6 +125,20 @@ def test_it_does_not_grow(module):
     count, limit = lines_of_code(module.read_text()), limits[module.stem]
     assert count <= limit
     assert count > limit - 10, f"write {count} into lines_of_code.toml"
+
+
+@pytest.mark.parametrize("kinds", [("Auto", "Explicit"), ("Auto", "Manual")])
+def test_axes_of_two_types_are_refused_by_every_module(kinds):
+    """`Manual` is an axis over which a `shard_map` around the call runs."""
+    two = (getattr(jax.sharding.AxisType, kind) for kind in kinds)
+    mesh = jax.sharding.AbstractMesh((2, 4), ("x", "y"), axis_types=tuple(two))
+    with jax.sharding.use_abstract_mesh(mesh):
+        for module in MODULES:
+            if "def mesh_sizes(" in module.read_text():
+                own = importlib.import_module(f"examples.{module.stem}")
+                assert own.mesh_sizes("x") == [2]
+                with pytest.raises(ValueError, match="of two types"):
+                    own.mesh_sizes("x", "y")
 
 
 def test_a_repeated_function_has_at_most_five_lines_of_code():
