@@ -15,6 +15,27 @@ def devices(shape=(2, 4), kind=AxisType.Explicit, names=("x", "y", "z")):
     return jax.set_mesh(mesh)
 
 
+def mesh_of(*sizes, devices=None, kind=AxisType.Explicit):
+    """Return a mesh of one to three axes, on all devices or on these."""
+    names = ("x", "y", "z")[: len(sizes)]
+    return jax.make_mesh(sizes, names, (kind,) * len(sizes), devices=devices)
+
+
+def on(mesh, *spec):
+    """Return the sharding of this spec on a mesh."""
+    return jax.NamedSharding(mesh, jax.P(*spec))
+
+
+def even(*sizes):
+    """Return a mesh of the devices with even numbers."""
+    return mesh_of(*sizes, devices=jax.devices()[::2])
+
+
+def table(*spec):
+    """Return the numbers to 63 in eight rows, laid out by this spec."""
+    return jax.device_put(np.arange(64, dtype=np.float32).reshape(8, 8), jax.P(*spec))
+
+
 def noise(*shape, dtype=np.float64, seed=0):
     """Return random numbers in NumPy, real or complex, around 0."""
     numbers = np.random.default_rng(seed).standard_normal((2, *shape))

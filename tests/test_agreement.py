@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
+from on_processes import refused
 
 from examples import agreement
 from examples.agreement import assert_replicated, assert_same_program, group_equal
-from examples.processes import Processes, ProcessesError
+from examples.processes import Processes
 
 P = jax.P
 SOURCE = Path(agreement.__file__).parents[1]
@@ -52,13 +53,6 @@ def four():
     with Processes(4, devices=2, timeout=SLOW, env=path) as four:
         four.run(NAMES)
         yield four
-
-
-def refused(group, *args, **options):
-    """Run what must fail; return what each process raised."""
-    with pytest.raises(ProcessesError) as caught:
-        group.run(*args, **options)
-    return [shown.error for shown in caught.value.output.shown]
 
 
 def mesh_of(shape, kind):

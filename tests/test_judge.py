@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
+from on_devices import even, mesh_of, on, table
 
 from examples.communication import measure
 from examples.judge import Judge, Verdict, compare
@@ -26,29 +27,12 @@ def as_text(boxes, shape):
 judge = Judge(as_text, measure, differences)
 
 
-def mesh_of(*sizes, devices=None, kind=EXPLICIT):
-    names = ("x", "y", "z")[: len(sizes)]
-    return jax.make_mesh(sizes, names, (kind,) * len(sizes), devices=devices)
-
-
-def on(mesh, *spec):
-    return jax.NamedSharding(mesh, jax.P(*spec))
-
-
-def even(*sizes):
-    return mesh_of(*sizes, devices=jax.devices()[::2])
-
-
 @pytest.fixture(params=[AUTO, EXPLICIT], ids=["auto", "explicit"])
 def mesh(request):
     """The mesh 2 x 4 in context."""
     mesh = mesh_of(2, 4, kind=request.param)
     with jax.set_mesh(mesh):
         yield mesh
-
-
-def a_table(*spec):
-    return jax.device_put(np.arange(64, dtype=np.float32).reshape(8, 8), jax.P(*spec))
 
 
 def reasons_of(verdict):
@@ -146,7 +130,7 @@ def test_a_number_that_is_wanted_is_not_given_away():
 
 
 def test_an_array_is_a_value_wherever_it_lies(mesh):
-    x = a_table("x", "y")
+    x = table("x", "y")
     expected = np.arange(64.0).reshape(8, 8)
     assert judge.value(x, expected).passed
     assert "the answer is transposed" in reasons_of(judge.value(x, expected.T))
@@ -224,7 +208,7 @@ def gram(a):
 
 
 def test_a_right_program_is_accepted_however_it_is_written(mesh):
-    a = a_table("x")
+    a = table("x")
 
     @jax.jit
     def jitted(a):
@@ -248,7 +232,7 @@ def test_a_right_program_is_accepted_however_it_is_written(mesh):
 
 
 def test_the_value_comes_first(mesh):
-    a = a_table("x")
+    a = table("x")
     verdict = judge.program(lambda a: 2 * a, np.asarray, a, counts={"all-reduce": 1})
     assert verdict.reasons == ("the value is 2 times the right one",)
     verdict = judge.program(lambda a: a.T, np.asarray, a, sharding=jax.P("y"))
@@ -256,7 +240,7 @@ def test_the_value_comes_first(mesh):
 
 
 def test_a_right_value_over_budget_is_not_accepted(mesh):
-    a = a_table("x")
+    a = table("x")
 
     def gather(a):
         return jax.lax.with_sharding_constraint(a, jax.P())
@@ -287,7 +271,7 @@ def test_a_right_value_over_budget_is_not_accepted(mesh):
 
 
 def test_a_missing_collective_is_missed(mesh):
-    a = a_table("x")
+    a = table("x")
     verdict = judge.program(
         lambda a: a + 1, lambda a: a + 1, a, counts={"all-gather": 1}
     )
@@ -302,10 +286,10 @@ def test_several_collectives_are_counted_together_and_named_apart(mesh):
 
     cost = SimpleNamespace(counts={"all-gather": 1, "all-reduce": 2}, sent=10)
     two_kinds = Judge(measure=lambda f, *args: cost)
-    reasons = reasons_of(two_kinds.program(answer, answer, a_table("x"), counts={}))
+    reasons = reasons_of(two_kinds.program(answer, answer, table("x"), counts={}))
     assert "1 all-gather and 2 all-reduces send 10 bytes a device" in reasons
     same = cost.counts.copy()
-    two_kinds.program(answer, answer, a_table("x"), counts=same).require()
+    two_kinds.program(answer, answer, table("x"), counts=same).require()
 
 
 def test_temporaries_have_a_budget(mesh):
@@ -340,14 +324,14 @@ def test_it_is_measured_where_its_arguments_lie(mesh):
     def total(a):
         return a.sum()
 
-    judge.program(total, np.sum, a_table(), counts={}).require()
+    judge.program(total, np.sum, table(), counts={}).require()
     assert "all-reduce" in reasons_of(
-        judge.program(total, np.sum, a_table("x"), counts={})
+        judge.program(total, np.sum, table("x"), counts={})
     )
 
 
 def test_the_output_sharding_is_compared_by_where_it_lays(mesh):
-    a = a_table("x")
+    a = table("x")
     for target in (jax.P("x"), jax.P("x", None), "0,1,2,3 / 4,5,6,7", a.sharding, a):
         judge.program(lambda a: a + 1, lambda a: a + 1, a, sharding=target).require()
     verdict = judge.program(lambda a: a + 1, lambda a: a + 1, a, sharding=jax.P("y"))
@@ -357,13 +341,13 @@ def test_the_output_sharding_is_compared_by_where_it_lays(mesh):
 
 def test_an_empty_spec_is_a_demand_too(mesh):
     verdict = judge.program(
-        lambda a: a + 1, lambda a: a + 1, a_table("x"), sharding=jax.P()
+        lambda a: a + 1, lambda a: a + 1, table("x"), sharding=jax.P()
     )
     assert "the target is replicated" in reasons_of(verdict)
 
 
 def test_trees_of_outputs_are_judged_leaf_by_leaf(mesh):
-    a = a_table("x")
+    a = table("x")
 
     def answer(a):
         return {"left": a, "right": [a.T, a.sum()]}
@@ -385,7 +369,7 @@ def test_trees_of_outputs_are_judged_leaf_by_leaf(mesh):
 
 
 def test_the_pictures_are_of_the_output_that_is_wrong(mesh):
-    a = a_table("x")
+    a = table("x")
     places = jax.P("x"), jax.P("y"), jax.P("x")
     verdict = judge.program(
         lambda a: (a, a, a), lambda a: (a, a, a), a, sharding=places
@@ -418,7 +402,7 @@ ERRORS = [
 )
 def test_a_program_that_cannot_be_judged_gets_a_reason(answer, kind):
     with jax.set_mesh(mesh_of(2, 4)):
-        said = reasons_of(judge.program(answer, np.asarray, a_table("x"), counts={}))
+        said = reasons_of(judge.program(answer, np.asarray, table("x"), counts={}))
     assert kind in said
     assert ((answer, kind) in ERRORS) == said.startswith("your function raised ")
     assert "\n" not in said
@@ -437,12 +421,12 @@ def test_a_pending_sum_is_no_result():
         return jnp.matmul(a, a.T, out_sharding=jax.P(unreduced={"x"}))
 
     with jax.set_mesh(mesh_of(2, 4)):
-        said = reasons_of(judge.program(answer, lambda a: a @ a.T, a_table(None, "x")))
+        said = reasons_of(judge.program(answer, lambda a: a @ a.T, table(None, "x")))
     assert said == "its sums are pending (unreduced) over x"
 
 
 def test_an_array_in_place_of_the_function_is_told_so(mesh):
-    a = a_table("x")
+    a = table("x")
     said = reasons_of(judge.program(a + 1, lambda a: a + 1, a))
     assert said.startswith("the answer is Array([[ 1., 2.,")
     assert said.endswith("; the function itself is wanted")
@@ -458,20 +442,20 @@ def test_the_reference_gets_numpy_so_that_any_one_liner_will_do(mesh):
     def answer(tree, n, key):
         return n * tree["a"] + jax.random.uniform(key)
 
-    tree = {"a": a_table("x")}
+    tree = {"a": table("x")}
     judge.program(answer, reference, tree, 3, jax.random.key(0)).require()
     assert kinds == [np.ndarray, int]
 
 
 def test_arguments_survive_a_program_that_donates_them(mesh):
-    a = a_table("x")
+    a = table("x")
     answer = jax.jit(lambda a: a + 1, donate_argnums=0)
     for _ in range(2):
         judge.program(answer, lambda a: a + 1, a, counts={}).require()
 
 
 def test_coarse_arguments_allow_a_coarse_result(mesh):
-    a = a_table().astype(jnp.bfloat16) / 64
+    a = table().astype(jnp.bfloat16) / 64
 
     def reference(a):
         return a.astype(float) @ a.T.astype(float)
@@ -482,13 +466,13 @@ def test_coarse_arguments_allow_a_coarse_result(mesh):
 
 
 def test_a_coarse_answer_to_a_fine_question_is_wrong(mesh):
-    a = a_table("x") / 63
+    a = table("x") / 63
     rough = judge.program(lambda a: a.astype(jnp.bfloat16), np.asarray, a)
     assert "elements are wrong" in reasons_of(rough)
 
 
 def test_complex_programs_are_judged(mesh):
-    a = a_table("x") + 1j
+    a = table("x") + 1j
     judge.program(jnp.fft.fft, np.fft.fft, a).require()
     assert "[" in reasons_of(
         judge.program(lambda a: jnp.fft.fft(a).conj(), np.fft.fft, a)
@@ -503,7 +487,7 @@ def test_a_budget_without_measure_is_a_value_error():
 def test_shardings_that_cannot_be_compared_are_a_value_error(mesh):
     with pytest.raises(ValueError, match=r"Judge\(draw, measure, differences\)"):
         Judge().sharding(jax.P("x"), EIGHT_COLUMNS, SHAPE)
-    a = a_table("x")
+    a = table("x")
     with pytest.raises(ValueError, match=r"Judge\(draw, measure, differences\)"):
         Judge().program(lambda a: a + 1, lambda a: a + 1, a, sharding=jax.P("x"))
 

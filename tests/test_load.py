@@ -16,6 +16,7 @@ import pytest
 import tensorstore
 import zarr
 from jax.sharding import AxisType, NamedSharding
+from on_processes import refused
 
 from examples.load import (
     check_pieces,
@@ -24,7 +25,7 @@ from examples.load import (
     read_slices,
     scatter,
 )
-from examples.processes import Processes, ProcessesError
+from examples.processes import Processes
 
 P = jax.P
 ROOT = Path(__file__).parents[1]
@@ -99,13 +100,6 @@ def four():
     with Processes(4, devices=2, timeout=SLOW, env=path) as four:
         four.run(NAMES)
         yield four
-
-
-def refused(group, *args, **options):
-    """Run what must fail; return what each process raised."""
-    with pytest.raises(ProcessesError) as caught:
-        group.run(*args, **options)
-    return [shown.error for shown in caught.value.output.shown]
 
 
 # ------------------------------------------------------------------------- one process

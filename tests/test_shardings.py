@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
+from on_devices import even, mesh_of, on, table
 
 from examples.shardings import (
     Mistake,
@@ -24,29 +25,12 @@ AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 SHAPE = 8, 8
 
 
-def mesh_of(*sizes, devices=None, kind=EXPLICIT):
-    names = ("x", "y", "z")[: len(sizes)]
-    return jax.make_mesh(sizes, names, (kind,) * len(sizes), devices=devices)
-
-
-def on(mesh, *spec):
-    return jax.NamedSharding(mesh, jax.P(*spec))
-
-
-def even(*sizes):
-    return mesh_of(*sizes, devices=jax.devices()[::2])
-
-
 @pytest.fixture(params=[AUTO, EXPLICIT], ids=["auto", "explicit"])
 def mesh(request):
     """The mesh 2 x 4 in context."""
     mesh = mesh_of(2, 4, kind=request.param)
     with jax.set_mesh(mesh):
         yield mesh
-
-
-def a_table(*spec):
-    return jax.device_put(np.arange(64, dtype=np.float32).reshape(8, 8), jax.P(*spec))
 
 
 def same(answer, target, shape=SHAPE):
@@ -112,7 +96,7 @@ def test_a_spec_lies_over_the_mesh_in_context(mesh):
 
 
 def test_an_array_or_its_description_stands_for_its_sharding(mesh):
-    answer = a_table(None, "x")
+    answer = table(None, "x")
     described = jax.ShapeDtypeStruct(SHAPE, np.int8, sharding=on(mesh, None, "x"))
     for target in ("0,1,2,3 4,5,6,7", jax.P(None, "x"), answer, described):
         assert same(answer, target)
