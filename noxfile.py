@@ -44,7 +44,7 @@ def book(session):
 
 def is_built(folder):
     """Say whether the site in `folder` is newer than all that it is made of."""
-    end = folder / "searchindex.js"  # Sphinx writes it last
+    end = folder / "find-index.js"  # docs/_ext/find.py writes it last
     made_of = (f for place in ("docs", "src") for f in Path(place).rglob("*.*"))
     passing = {"_build", "__pycache__"}
     files = [f for f in made_of if f.is_file() and not passing & {*f.parts}]
@@ -60,6 +60,12 @@ def build(run, folder):
     except nox.command.CommandFailed:
         shutil.rmtree(doctrees, ignore_errors=True)  # else the next build is green
         raise
+
+
+def built(run):
+    """Build the site, if it is older than what it is made of."""
+    if not is_built(BUILD / "html"):
+        build(run, BUILD / "html")
 
 
 @nox.session(python=False)
@@ -127,11 +133,18 @@ def reproducible(session):
 
 
 @nox.session(default=False, python=False)
+def archive(session):
+    """Put the built site into one file for reading offline: shardbook.zip, in it."""
+    run = book(session)
+    built(run)
+    run("python", "tools/archive.py", str(BUILD / "html"))
+
+
+@nox.session(default=False, python=False)
 def links(session):
     """Follow every link: inside the site always, to others where there is a network."""
     run = book(session)
-    if not is_built(BUILD / "html"):
-        build(run, BUILD / "html")
+    built(run)
     run("python", "tools/links.py", str(BUILD / "html"))
 
 
@@ -167,11 +180,17 @@ def falsify(session):
 
 
 @nox.session(default=False, python=False)
+def shown(session):
+    """Count what pages show and prove, beside what it was; `-- HEAD~9` counts those."""
+    run = book(session)
+    run("python", "tools/shown.py", *session.posargs)
+
+
+@nox.session(default=False, python=False)
 def browser(session):
     """Open every page of the site in Chromium, and try what a reader would."""
     run = book(session)
-    if not is_built(BUILD / "html"):
-        build(run, BUILD / "html")
+    built(run)
     npm = "npm", "install", "--no-save", "--no-package-lock"
     session.run(*npm, f"--prefix={BUILD / 'npm'}", "axe-core@4", external=True)
     run("pytest", "-n=auto", "tests/browser", *session.posargs)
@@ -189,6 +208,16 @@ def remeasure(session):
     """Measure again all that is kept, and say what changed; `-- lu fft` does two."""
     run = book(session)
     run("python", "tools/remeasure.py", *session.posargs)
+
+
+@nox.session(default=False, python=False)
+def programs(session):
+    """Compile what pages measure for a TPU and a GPU; `-- --sample=3` some again."""
+    run = book(session)
+    if not any("sample" in word for word in session.posargs):
+        places = f"-d={BUILD / 'html.doctrees'}", "docs", str(BUILD / "html")
+        run("sphinx-build", "-q", "-j=auto", *places)  # pages leave their programs
+    run("python", "tools/remeasure.py", "programs", "--", *session.posargs)
 
 
 @nox.session(default=False, python=False)
@@ -212,7 +241,7 @@ def transcripts(session):
 
 @nox.session(default=False, python=False)
 def pods(session):
-    """Compile the algorithms for TPU pods again; `-- solve` does one of them alone."""
+    """Compile for 8 to 4096 chips again, an hour; `-- solve h100` does these alone."""
     run = book(session)
     run("python", "tools/remeasure.py", "pods", "--", *session.posargs)
 

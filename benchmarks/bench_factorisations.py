@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT-0
-"""Cholesky and tall QR in blocks against jnp.linalg on the same sharded matrix.
+"""Cholesky, tall QR and SVD in blocks against jnp.linalg on the same sharded matrix.
 
 Both take turns on eight simulated devices with Auto axes, the matrix of Cholesky in a
 mesh of 2 x 4, the rows of the tall one in a line of 8. Beside the ratio of times stand
@@ -19,6 +19,7 @@ from timing import DOCS, keep, race, rounded
 
 from examples.cholesky import cho_factor, cost
 from examples.communication import measure
+from examples.svd import svd
 from examples.tsqr import qr
 
 RESULTS = DOCS / "algorithms/data/factorisations.csv"
@@ -29,15 +30,21 @@ CASES = [
     ("cholesky", 2048, 2048, "float64"),
     ("tsqr", 65536, 16, "float32"),
     ("tsqr", 65536, 64, "float32"),
+    ("svd", 65536, 16, "float32"),
+    ("svd", 65536, 64, "float32"),
 ]
+TALL = {
+    "tsqr": (qr, jnp.linalg.qr),
+    "svd": (partial(svd, qr=qr), partial(jnp.linalg.svd, full_matrices=False)),
+}
 
 
 def setting(what, n, k, dtype):
     """Return mesh, spec, both programs, the matrix, and the bytes we should send."""
     random = np.random.default_rng(n).standard_normal((n, k)).astype(dtype)
-    if what == "tsqr":
-        sent = (3 + 2 * 7 / 8) * k * k * random.itemsize
-        return (8, 1), jax.P("x"), (qr, jnp.linalg.qr), random, lambda: sent
+    if what in TALL:
+        sent = 3 * k * k * random.itemsize
+        return (8, 1), jax.P("x"), TALL[what], random, lambda: sent
     a = random @ random.T / n + np.eye(n, dtype=dtype)
     theirs = partial(jnp.linalg.cholesky, symmetrize_input=False)
 

@@ -84,7 +84,7 @@ def growth(upper, a):
 
 def in_steps(factors):
     """Return the packed factors in the order of elimination."""
-    n = factors.n  # which fills its panels
+    n = factors.plan.n  # which fills its panels
     row, column = (np.asarray(elimination_order(n, axis)).ravel() for axis in "xy")
     return np.asarray(factors.lu)[np.ix_(row, column)]
 

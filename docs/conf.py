@@ -43,8 +43,15 @@ html_title = project
 extensions = [
     "accessible",
     "book",
+    "book.exercise_links",
+    "bundle",
     "every",
+    "explorers",
+    "find",
+    "heads",
     "myst_nb",
+    "plots",
+    "share",
     "sphinx.ext.autodoc",
     "sphinx.ext.githubpages",
     "sphinx.ext.intersphinx",
@@ -52,9 +59,12 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "svgmath",
+    *["sphinxext.opengraph"] * bool(published),  # what a shared link shows
 ]
+ogp_site_url, ogp_enable_meta_description = f"{published}/", False
 nitpick_ignore = [  # names that the kept inventories do not have
     ("py:class", "_queue.SimpleQueue"),
+    ("py:class", "fractions.Fraction"),
     ("py:class", "multiprocessing.connection.Connection"),
     ("py:class", "orbax.checkpoint.checkpoint_manager.CheckpointManager"),
     ("py:class", "selectors.BaseSelector"),
@@ -70,8 +80,11 @@ myst_substitutions = facts.substitutions()  # such as {{jax}}
 myst_heading_anchors = 3
 
 execution_environment = execution.environment(KERNEL.keys() - {"IPYTHONDIR"})
-execution_environment += kernels.START.read_text()
+starting = kernels.START, kernels.HOOK, kernels.ELSEWHERE
+starting += (DOCS / "matplotlibrc",)
+execution_environment += "".join(file.read_text() for file in starting)
 execution_modules = str(ROOT / "src/examples")
+execution_kept = str(DOCS / "reference/data/programs.csv")
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(DOCS / "_build/cache")
 nb_execution_allow_errors = True  # all cells run; _ext/book judges each of them
@@ -81,28 +94,33 @@ nb_output_stderr = "remove-warn"  # no log line is published unseen
 
 add_module_names = False
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True  # as they are written: a function has no other name
 autodoc_typehints = "signature"
 codeautolink_concat_default = True
 copybutton_exclude = ".linenos, .gp, .go"
+copybutton_selector = "div.highlight pre:not(.cell_output *)"
 
 html_theme = "sphinx_book_theme"
 html_logo = html_favicon = "_static/logo.svg"
 html_math_renderer = "svg"
 html_static_path = ["_static"]
-html_css_files = ["site.css"]
-html_js_files = ["cells.js", "editions.js"]
+html_css_files = ["site.css", "figures.css", "explore.css"]
+html_js_files = ["cells.js", "editions.js", "player.js"]
 html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_domain_indices = html_use_index = False
 html_show_sphinx = False
 html_last_updated_fmt = None
 toc_object_entries = False
-templates_path = ["_templates"]
+templates_path = ["_templates", "_templates/bundled"]
 html_sidebars = {
-    "**": ["home.html", "editions.html", "find.html", "sbt-sidebar-nav.html"]
+    "index": [],  # the front page shows the parts itself
+    "**": ["home.html", "editions.html", "find.html", "contents.html"],
 }
 html_theme_options = {
     "article_header_end": ["menus.html"],
+    "article_header_start": ["front.html"],
+    "disable_search": True,  # of the theme: _ext/find.py has another
     "logo": {"text": project},
     "navbar_persistent": [],  # the theme would show a second, empty header
     "pygments_light_style": "a11y-high-contrast-light",

@@ -67,3 +67,12 @@ def assert_close(answer, expected, eps=1e-6):
     np.testing.assert_allclose(
         as_double(answer) / scale, expected / scale, atol=10 * eps
     )
+
+
+def assert_agreed(*arrays):
+    """Fail unless devices that hold the same part of an array hold the same bits."""
+    for array in arrays:
+        parts = {}
+        for shard in array.addressable_shards:
+            part = parts.setdefault(str(shard.index), shard.data)
+            np.testing.assert_array_equal(shard.data, part)

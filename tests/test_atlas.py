@@ -1,7 +1,9 @@
-"""The atlas says what the compiler does, and finds what changed."""
+"""The atlas says what compilers do, and finds what changed."""
 
+import csv
 import os
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from examples import atlas
 from examples.communication import measure, read
+from examples.machines import described
 
 GROUPS = "elementwise", "reductions"
 AUTO = jax.sharding.AxisType.Auto
@@ -23,7 +26,10 @@ def rows():
 
 def row(group, operation):
     found = atlas.Row(
-        group, operation, *atlas._auto(operation, read), *atlas._explicit(operation)
+        group,
+        operation,
+        *atlas._auto(operation, read, jax.devices()),
+        *atlas._explicit(operation, jax.devices()),
     )
     return found.collectives, found.sent, found.output, found.explicit
 
@@ -59,6 +65,26 @@ def test_bytes_and_collectives_are_those_of_the_program(rows):
         assert sums[line].collectives == ", ".join(counts)
 
 
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_survey_is_of_the_devices_that_it_is_given(count):
+    few = {r.operation: r for r in atlas.survey(read, GROUPS, jax.devices()[-count:])}
+    assert few["x.sum(0)"].sent == 2 * (count - 1) / count * 16 * 4
+    assert few["jnp.median(v)"].sent >= (count - 1) / count * 64 * 4
+    alone = {row.collectives for row in few.values()} == {""}
+    assert alone == (count == 1)
+
+
+def test_both_types_of_axes_have_the_devices_that_are_given():
+    for axis_type in AUTO, jax.sharding.AxisType.Explicit:
+        lowered = atlas._lowered(
+            "v @ v" if axis_type == AUTO else "x", axis_type, jax.devices()[4:6]
+        )
+        (mesh,) = {
+            each.mesh for each in jax.tree.leaves(lowered.compile().input_shardings)
+        }
+        assert [*mesh.devices.flat] == jax.devices()[4:6]
+
+
 @pytest.mark.parametrize(
     ("operation", "expected"),
     [
@@ -81,7 +107,7 @@ def test_a_loop_of_unknown_length_is_said_to_be_one():
 
 
 def test_what_the_compiler_warns_of_is_noted_and_printed_nowhere(capfd):
-    *_, warning = atlas._auto("jnp.fft.fft2(a)", read)
+    *_, warning = atlas._auto("jnp.fft.fft2(a)", read, jax.devices())
     assert capfd.readouterr().err == ""
     warns = jax.__version_info__ >= (0, 12)
     assert warning == ("Falling back to replicated" if warns else "")
@@ -99,7 +125,8 @@ def test_a_warning_is_noted_where_jax_keeps_what_it_compiled(tmp_path):
         compilation_cache.reset_cache()
         jax.jit(jnp.sin).lower(1.0).compile()
         assert list(tmp_path.glob("jit_sin-*"))
-        first, second = (atlas._auto("jnp.fft.fft2(a)", read)[-1] for _ in range(2))
+        given = "jnp.fft.fft2(a)", read, jax.devices()
+        first, second = (atlas._auto(*given)[-1] for _ in range(2))
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
@@ -116,7 +143,7 @@ def test_stderr_is_given_back(capfd):
 
 
 def test_an_error_is_its_first_line_without_the_mesh():
-    name, words = atlas._explicit("jnp.sort(v)")
+    name, words = atlas._explicit("jnp.sort(v)", jax.devices())
     assert name == "ShardingTypeError"
     assert "sharding=P('x',)" in words
     assert "AbstractMesh" not in words
@@ -129,6 +156,17 @@ def test_a_table_comes_back_as_it_was_saved(rows, tmp_path):
     loaded = atlas.load(tmp_path / "a.csv")
     assert list(map(repr, loaded)) == list(map(repr, [*rows, odd]))
     assert atlas.changes([odd], [atlas.load(tmp_path / "a.csv")[-1]]) == []
+
+
+def test_a_part_of_a_table_is_what_stands_in_a_column(rows, tmp_path):
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        names = "machine", *(field.name for field in fields(atlas.Row))
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        for machine, row in ("CPU", rows[0]), ("H100", rows[1]), ("H100", rows[2]):
+            writer.writerow(asdict(row) | {"machine": machine})
+    assert atlas.load(tmp_path / "a.csv") == rows[:3]
+    assert atlas.load(tmp_path / "a.csv", machine="H100") == rows[1:3]
 
 
 def test_changes_are_listed_field_by_field(rows):
@@ -151,3 +189,48 @@ def test_a_survey_without_a_reader_is_refused():
 def test_an_unknown_group_is_refused():
     with pytest.raises(ValueError, match=r"no group \['shape'\]: pass some of"):
         atlas.survey(read, ["shape"])
+
+
+@pytest.mark.parametrize("devices", [[], [0, 1], ["cpu:0"]])
+def test_a_survey_of_what_is_no_device_is_refused(devices):
+    with pytest.raises(ValueError, match=r"no devices: pass what jax.devices\(\) ret"):
+        atlas.survey(read, GROUPS, devices)
+
+
+@pytest.mark.parametrize("where", [{"machine": "TPU"}, {"size": "64"}])
+def test_a_part_that_no_row_has_is_refused(rows, where, tmp_path):
+    atlas.save(rows, tmp_path / "a.csv")
+    with pytest.raises(
+        ValueError, match=r"no row of .*a.csv has \{.*: pass what stands"
+    ):
+        atlas.load(tmp_path / "a.csv", **where)
+
+
+# ------------------------------------------------------------------ what is kept
+
+
+KEPT = Path(__file__).parents[1] / "docs/reference/data/atlas.csv"
+MACHINES = {"CPU": "", "TPU v5p": "v5p:2x2x2", "H100": "h100"}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_machine_has_all_operations_in_order(machine):
+    lines = [line for group in atlas.OPERATIONS.values() for line in group]
+    assert [row.operation for row in atlas.load(KEPT, machine=machine)] == lines
+
+
+def test_types_are_the_same_for_each_machine():
+    tables = [atlas.load(KEPT, machine=machine) for machine in MACHINES]
+    for rows in zip(*tables, strict=True):
+        assert len({(row.operation, row.explicit, row.error) for row in rows}) == 1
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_compiler_that_is_here_still_does_what_is_kept(machine):
+    try:
+        name = MACHINES[machine]
+        devices = described(name) if name else jax.devices()
+    except ModuleNotFoundError as missing:
+        pytest.skip(str(missing))
+    kept = [row for row in atlas.load(KEPT, machine=machine) if row.group == "indexing"]
+    assert atlas.changes(kept, atlas.survey(read, ["indexing"], devices)) == []

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from book import kernels
+from book import cells, kernels
 
 EXTENSIONS = Path(__file__).parents[1] / "docs/_ext"
 CONF = """
@@ -152,3 +152,11 @@ def test_a_module_that_cannot_be_imported_is_said_last_with_the_cells(book):
     assert lines[3].strip() == "index.md:16, cell 2"
     assert len(lines) < 12  # where Sphinx keeps the traceback
     assert "Executing" not in said
+
+
+def test_words_of_a_folded_cell_may_hold_code():
+    line = '<p class="{} admonition-title">Checked: `a < b`, `c`</p>\n<p>`d`</p>'
+    context = {"body": line.format("collapsed") + line.format("expanded")}
+    cells.code_in_lines(None, "", "", context, None)
+    shown = line.replace("`a < b`, `c`", "<code>a < b</code>, <code>c</code>")
+    assert context["body"] == shown.format("collapsed") + shown.format("expanded")

@@ -20,6 +20,9 @@ CHANGES = {  # an assertion -> what stands in its place
     "assert '13' in f(7)": ["assert '13' not in f(7)", "assert '14' in f(7)"],
     "assert 0 <= a < 8": ["assert 0 > a < 8", "assert 0 <= a >= 8"],
     "assert a and b > 1": ["assert not a and b > 1", "assert a and b <= 1"],
+    "assert (x == f(7)).all()": [
+        "assert (x != f(7)).all()",
+    ],
     "assert all((x == y * 2 for x, y in z[1]))": [
         "assert all((x != y * 2 for x, y in z[1]))",
         "assert all((x == y * 3 for x, y in z[1]))",

@@ -1,4 +1,6 @@
+import functools
 import math
+import re
 from dataclasses import replace
 
 import jax
@@ -15,11 +17,15 @@ from examples.cholesky import (
     Factor,
     cho_factor,
     cho_solve,
+    cost,
     order,
     place,
+    plan_elimination,
     positions,
 )
 from examples.communication import measure
+from examples.definite import cho_inv, cho_logdet, cho_solve_blocks
+from examples.refinement import refine
 
 BLOCKS = jax.P("x", "y")
 MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
@@ -81,6 +87,14 @@ def solve(a, b):
     return cho_solve(cho_factor(a), b)
 
 
+def assert_copies_are_equal(array):
+    """Assert that devices with the same part of an array have the same bits of it."""
+    first = {}
+    for shard in array.addressable_shards:
+        bits = np.asarray(shard.data).tobytes()
+        assert first.setdefault(str(shard.index), bits) == bits
+
+
 # ------------------------------------------------------------------- right answers
 
 
@@ -121,6 +135,87 @@ def test_any_size_on_any_mesh_is_solved_as_numpy_does(data):
         x = solve(distribute(a), b)
     assert x.shape == b.shape
     np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "kind", "n"), [((2, 4), KINDS[0], 48), ((3, 2), KINDS[1], 31)], ids=str
+)
+def test_devices_with_the_same_numbers_have_the_same_bits(mesh, kind, n):
+    """No type of JAX's says so: what runs on devices is unchecked."""
+    a, b = definite(n), noise(n, 3)
+    with devices(mesh, kind):
+        factor = jax.jit(cho_factor)(distribute(a))
+        x = cho_solve(factor, b)
+        blocks = cho_solve_blocks(factor, b), cho_inv(factor), cho_logdet(factor)
+        for array in (factor.c, factor.info, x, *blocks):
+            assert_copies_are_equal(array)
+        rows = np.arange(n * n).reshape(n, n)
+        bad = jax.make_array_from_callback(  # a part that lies twice, but differs
+            (n, n),
+            jax.NamedSharding(jax.sharding.get_mesh(), jax.P()),
+            rows.__getitem__,
+        )
+        parts = [
+            jax.device_put(rows + i, shard.device)
+            for i, shard in enumerate(bad.addressable_shards)
+        ]
+        bad = jax.make_array_from_single_device_arrays(bad.shape, bad.sharding, parts)
+        with pytest.raises(AssertionError):
+            assert_copies_are_equal(bad)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "kind", "few"),
+    [((2, 4), KINDS[0], "bfloat16"), ((3, 2), KINDS[1], jnp.float16)],
+)
+def test_products_of_fewer_bits_cost_digits_that_refinement_brings_back(
+    mesh, kind, few
+):
+    """And they are no others than those of operands that are rounded in NumPy."""
+    a, b = definite(48, np.float32, 10), noise(48, 2, dtype=np.float32)
+    truth = np.linalg.solve(a.astype(float), b)
+
+    def factor(a):
+        return functools.partial(cho_solve, cho_factor(a, product_dtype=few))
+
+    @jax.jit
+    def run(a, b):
+        return factor(a)(b), refine(a, b, factor), cho_factor(a, product_dtype=few).c
+
+    with devices(mesh, kind):
+        rough, refined, c = run(distribute(a), b)
+        assert c.dtype == rough.dtype == refined.x.dtype == np.float32
+    error = [np.abs(x - truth).max() / np.abs(truth).max() for x in (rough, refined.x)]
+    eps = float(jnp.finfo(few).eps)
+    assert eps / 100 < error[0] < 10 * eps
+    assert error[1] < 1e-5
+    assert refined.converged.all()
+    assert 1 < refined.steps < 8
+
+
+def test_fewer_bits_are_sent_as_they_are_where_a_machine_has_them():
+    """XLA:CPU widens their sums, so its bytes are those of float32."""
+    with devices((2, 4)):
+        a = large(768)
+        costs = [cost(cho_factor, a, product_dtype=t) for t in (None, "bfloat16")]
+        few = functools.partial(cho_factor, product_dtype="bfloat16")
+        text = jax.jit(few).lower(a).as_text()
+        programs = measure(cho_factor, a), measure(few, a)
+    columns = [each.parts["rows of columns"] for each in costs]
+    assert columns[0] == 2 * columns[1]
+    assert costs[0].sent - costs[1].sent == columns[1]
+    assert programs[0].sent == programs[1].sent == costs[0].sent
+    assert programs[1].temporaries < programs[0].temporaries
+    assert re.search(r"all_reduce.*?\(tensor<\d+x\d+xbf16>\)", text, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "few"), [("c8", "bfloat16"), ("f4", "float64"), ("f8", "int8")]
+)
+def test_products_of_no_fewer_bits_are_refused(dtype, few):
+    complaint = f"{few} and .*: round real a to bfloat16"
+    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
+        cho_factor(np.eye(8, dtype=dtype), product_dtype=few)
 
 
 def test_fewer_rows_than_devices_are_enough():
@@ -211,6 +306,72 @@ def test_what_is_not_positive_definite_gives_nan_as_in_jax(name):
             factor = cho_factor(distribute(a))
             assert np.isnan(factor.c).all()
             assert np.isnan(cho_solve(factor, noise(48))).all()
+            indices = np.asarray(order(48)).ravel()
+        minor = permuted(a, indices[indices < 48])[: factor.info][:, : factor.info]
+        minor = np.nan_to_num(minor, nan=-1e9)  # which LAPACK may take for a number
+        assert scipy.linalg.lapack.dpotrf(minor, lower=1)[1] == factor.info > 0
+
+
+# --------------------------------------------------------- other axes and other names
+
+
+@pytest.mark.parametrize(
+    ("kinds", "axes"),
+    [
+        ("Auto Auto Auto", ("x", "y")),
+        ("Auto Explicit Auto", ("x", "z")),
+        ("Explicit Auto Explicit", ("z", "x")),
+        ("Explicit Explicit Explicit", ("z", "y")),
+    ],
+)
+def test_a_batch_lies_on_an_axis_of_its_own(kinds, axes):
+    """With gradients; the axes of a have other names than x and y, and are turned."""
+    kinds = tuple(AxisType[kind] for kind in kinds.split())
+    [batch] = {"x", "y", "z"} - {*axes}
+    a = np.stack([definite(13) + i * np.eye(13) for i in range(2)])
+    b = noise(2, 13)
+
+    def squares(solve, a, b):
+        return (solve(a, b) ** 2).sum()
+
+    def ours(a, b):
+        return cho_solve(cho_factor(a, axes=axes), b)
+
+    expected = jax.vmap(jax.grad(squares, 1), (None, 0, 0))(jnp.linalg.solve, a, b)
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("x", "y", "z"), kinds)):
+        a, b = (jax.device_put(each, jax.P(batch)) for each in (a, b))
+        every = jax.vmap(
+            lambda a, b: jax.grad(squares, 1)(ours, a, b), spmd_axis_name=batch
+        )
+        found = jax.jit(every)(a, b)
+        assert {shard.data.shape[0] for shard in found.addressable_shards} == {1}
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_a_matrix_of_nothing_has_a_factor():
+    with devices((2, 4)):
+        factor = cho_factor(np.zeros((0, 0)))
+        assert factor.info == 0
+        assert cho_solve(factor, np.zeros((0, 3))).shape == (0, 3)
+        assert cho_solve(cho_factor(np.eye(3)), np.zeros((3, 0))).shape == (3, 0)
+
+
+@pytest.mark.parametrize("axes", ["xy", ("x",), ("x", "x")])
+def test_what_names_no_two_axes_is_refused(axes):
+    with devices((2, 4)), pytest.raises(ValueError, match="pass the names of two axes"):
+        cho_factor(np.eye(8), axes=axes)
+
+
+def test_a_call_inside_a_shard_map_is_refused():
+    for names in {"x"}, {"x", "y"}:
+        inside = jax.shard_map(
+            lambda a: cho_factor(a).c,
+            in_specs=jax.P(),
+            out_specs=jax.P(),
+            axis_names=names,
+        )
+        with devices((2, 4)), pytest.raises(ValueError, match=r"inside .* take it out"):
+            jax.jit(inside)(np.eye(8))
 
 
 # ----------------------------------------------------------------------- gradients
@@ -297,10 +458,11 @@ def test_a_likelihood_has_the_gradient_of_one_device(mesh, kind, n):
 
     with devices(mesh, kind):
         found, gradient = jax.jit(jax.value_and_grad(ours))(theta)
-        forward = jax.jit(jax.jacfwd(ours))(theta)
+        if mesh == (2, 4):  # JAX makes the gradient of this, too
+            forward = jax.jit(jax.jacfwd(ours))(theta)
+            np.testing.assert_allclose(forward, slope, rtol=1e-8)
     np.testing.assert_allclose(found, value, rtol=1e-10)
     np.testing.assert_allclose(gradient, slope, rtol=1e-8)
-    np.testing.assert_allclose(forward, slope, rtol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -364,8 +526,8 @@ def test_a_gradient_factors_once_and_sweeps_twice():
         factor = cho_factor(a)
         parts = measure(cho_factor, a), measure(cho_solve, factor, b)
         both = measure(jax.grad(lambda a: (solve(a, b) ** 2).sum()), a)
-    gathers = [program.counts["all-gather"] for program in (*parts, both)]
-    assert gathers[0] + gathers[1] < gathers[2] <= gathers[0] + 2 * gathers[1] + 2
+    sums = [program.counts["all-reduce"] for program in (*parts, both)]
+    assert sums[0] + 2 * sums[1] <= sums[2] <= sums[0] + 2 * sums[1] + 2
     assert both.sent < parts[0].sent + 2.2 * parts[1].sent
 
 
@@ -404,7 +566,8 @@ def test_the_program_does_not_grow_with_n():
 def programs(n):
     side = jax.ShapeDtypeStruct((n,), np.float32)
     yield cho_factor, large(n)
-    yield cho_solve, Factor(large(n), large(n), (2, 4)), side
+    info = jax.ShapeDtypeStruct((), np.int32)
+    yield cho_solve, Factor(large(n), large(n), info, plan_elimination(n)), side
 
 
 def test_every_device_has_a_share_in_every_step():
@@ -426,7 +589,6 @@ def test_every_device_has_a_share_in_every_step():
     [
         (np.ones((8, 16)), r"a \(8, 16\) is no square matrix: pass \[N, N\]"),
         (np.ones(8), r"a \(8,\) is no square matrix"),
-        (np.ones((0, 0)), r"a \(0, 0\) is empty: pass \[N, N\] with N of 1"),
         ([[1.0]], "a is a list: pass an array of numbers"),
         (np.full((8, 8), None), "a is of object: pass an array of numbers"),
         (np.ones((8, 8), int), "int64 has no factor here: pass one of"),
@@ -451,26 +613,29 @@ def test_sides_that_do_not_fit_are_refused():
 def test_a_factor_of_another_mesh_or_none_is_refused():
     with devices((2, 4)):
         factor = cho_factor(distribute(definite(8)))
-        with pytest.raises(ValueError, match="a tuple is no factor: pass what cho_fac"):
+        with pytest.raises(ValueError, match="tuple'>: pass what cho_fac"):
             cho_solve((factor.a, factor.c), np.ones(8))
         for b, kind in ([1.0] * 8, "is a list"), (np.full(8, None), "is of object"):
             with pytest.raises(ValueError, match=f"b {kind}: pass an array of"):
                 cho_solve(factor, b)
     with (
         devices((4, 2)),
-        pytest.raises(ValueError, match=r"on a mesh of \(2, 4\), not of \(4, 2\)"),
+        pytest.raises(
+            ValueError, match=r"a mesh of \(2, 4\), not of \(4, 2\): use that"
+        ),
     ):
         cho_solve(factor, np.ones(8))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_strict_promotion_is_enough(dtype):
+    """A refusal comes while JAX traces, so the gradient need not be compiled."""
     a, b = definite(24, dtype), noise(24, dtype=np.complex64)
     with devices((2, 4)), jax.numpy_dtype_promotion("strict"):
         x = solve(distribute(a), b)
-        gradient = jax.grad(lambda a: cho_factor(a).c.real.sum())(a)
+        gradient = jax.eval_shape(jax.grad(lambda a: cho_factor(a).c.real.sum()), a)
     np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-3)
-    assert np.abs(gradient).max() > 0
+    assert (gradient.shape, gradient.dtype) == (a.shape, dtype)
 
 
 def test_a_mesh_without_the_axes_is_refused():

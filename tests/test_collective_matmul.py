@@ -172,9 +172,18 @@ def held(multiply, count, sizes):
 
 
 @each_product
-@pytest.mark.parametrize("count", [3, 4, 8])
 @pytest.mark.parametrize(
-    "sizes", [(480, 480, 480), (1920, 480, 120), (240, 1920, 480), (240, 480, 1920)]
+    ("count", "sizes"),
+    [
+        (3, (480, 480, 480)),
+        (3, (240, 1920, 480)),
+        (4, (480, 480, 480)),
+        (4, (1920, 480, 120)),
+        (4, (240, 480, 1920)),
+        (8, (1920, 480, 120)),
+        (8, (240, 1920, 480)),
+        (8, (240, 480, 1920)),
+    ],
 )
 def test_it_holds_what_the_formula_says_for_rectangles_too(multiply, count, sizes):
     with devices((count,)):

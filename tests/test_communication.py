@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 from jax.sharding import AxisType
 
+from examples import communication
 from examples.communication import Collective, Program, measure, read
 
 MESHES = {
@@ -483,6 +484,27 @@ def test_a_wrapped_collective_is_followed_from_its_start_only():
     assert program.sent == 28
 
 
+@pytest.mark.parametrize("name", ["all-reduce-scatter", "all-reduce-scatter.7"])
+def test_a_sum_that_is_fused_with_its_slice_is_a_reduce_scatter(name):
+    """XLA:TPU writes it so, and pads what it sums."""
+    program = program_of(
+        f"%f = f32[4]{{0}} fusion(%p), kind=kCustom, calls=%{name}",
+        "ROOT %r = f32[4]{0} all-reduce(%f), replica_groups={{0,1,2,3}}",
+        before=f"""
+        %{name} (q: f32[8]) -> f32[4] {{
+          %q = f32[8]{{0}} parameter(0)
+          %z = f32[] constant(0)
+          %pad = f32[32]{{0}} pad(%q, %z), padding=0_24
+          %sum = f32[32]{{0}} all-reduce(%pad), replica_groups={{}}, to_apply=%add
+          %i = u32[] partition-id()
+          ROOT %s = f32[4]{{0}} dynamic-slice(%sum, %i), dynamic_slice_sizes={{4}}
+        }}
+        """,
+    )
+    assert program.counts == {"all-reduce": 1, "reduce-scatter": 1}
+    assert program.sent == 7 * 128 // 8 + 2 * 3 * 16 // 4
+
+
 def test_a_call_and_a_custom_call_are_followed():
     program = program_of(
         "%a = f32[8]{0} call(%p), to_apply=%inner",
@@ -865,3 +887,21 @@ def test_a_program_that_sends_nothing_says_so():
 def test_what_is_no_program_is_refused_in_words(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_machine_that_refuses_takes_part_in_no_claim(mesh, monkeypatch):
+    """Whoever stands in ELSEWHERE is asked with what was traced and lowered."""
+    asked = []
+
+    def ask(traced, lowered, here):
+        asked.append((traced.fun_name, "stablehlo" in lowered.as_text(), here.sent))
+        return {"small": "does not fit", "large": here}
+
+    monkeypatch.setattr(communication, "ELSEWHERE", [ask])
+    program = measure(jnp.sum, blocks(mesh))
+    assert asked == [("sum", True, program.sent)]
+    assert "does not fit" in str(program)
+    with pytest.raises(ValueError, match=r"not every machine has it.*does not fit"):
+        _ = program.everywhere
+    compiled = jax.jit(jnp.sum).lower(blocks(mesh)).compile()
+    assert measure(compiled).everywhere == (program,)  # nobody can be asked

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import jax
@@ -121,18 +122,70 @@ def source(cell):
     return "".join(cell["source"])
 
 
-def test_a_notebook_starts_with_what_is_simulated_and_what_to_install(cells):
+def test_a_notebook_opens_with_the_title_and_the_text_of_its_page(cells):
     first = next(iter(cells.values()))
     assert first["cell_type"] == "markdown"
-    assert "simulates eight devices" in source(first)
-    assert 'pip install "jax>=0.12" "rich>=15"' in source(first)
-    assert "Python 3.12 or later" in source(first)
+    assert source(first).startswith("# Less\n\nSee `jax.jit`")
 
 
-def test_the_first_cell_that_shows_asks_for_eight_devices(cells):
-    code = (cell for cell in cells.values() if cell["cell_type"] == "code")
-    shown = (cell for cell in code if "jupyter" not in cell["metadata"])
-    assert source(next(shown)) == export.DEVICES
+def test_a_notebook_says_what_is_simulated_and_what_to_install(cells):
+    words = source(cells["note"])
+    assert "simulates eight devices" in words
+    assert 'pip install "jax>=0.12" "rich>=15"' in words
+    assert "Python 3.12 or later" in words
+
+
+def test_the_first_cells_with_code_compare_versions_and_ask_for_eight_devices(cells):
+    code = [name for name, cell in cells.items() if cell["cell_type"] == "code"]
+    assert code[:3] == ["version", "devices", "files"]
+    assert source(cells["devices"]) == export.DEVICES
+    assert "jupyter" not in cells["version"]["metadata"] | cells["devices"]["metadata"]
+
+
+def said(cells, monkeypatch, capsys, here):
+    """Return what the cell prints where this version of JAX is installed, or none."""
+
+    def version(name):
+        assert name == "jax"
+        if here is None:
+            raise metadata.PackageNotFoundError(name)
+        return here
+
+    monkeypatch.setattr(metadata, "version", version)
+    exec(source(cells["version"]), {})
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("here", ["0.12", "0.12.0.1", "0.12.9", "0.12.0.dev20260801"])
+def test_the_book_s_jax_is_passed_over_in_silence(cells, monkeypatch, capsys, here):
+    assert said(cells, monkeypatch, capsys, here) == ""
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [
+        ("0.7.2", "JAX 0.7.2 is older than the book's, 0.12"),
+        ("0.9.2", "JAX 0.9.2 is older than the book's, 0.12"),
+        ("0.13.0rc1", "JAX 0.13.0rc1 is newer than the book's, 0.12"),
+        ("1.0", "JAX 1.0 is newer than the book's, 0.12"),
+        (None, "JAX is not installed."),
+    ],
+)
+def test_another_jax_is_told_with_one_line_to_run(
+    cells, monkeypatch, capsys, here, words
+):
+    told, how, line = said(cells, monkeypatch, capsys, here).splitlines()
+    assert told.startswith(words)
+    assert how == "Run this line in a cell, then restart the kernel:"
+    assert line == '%pip install "jax==0.12.*" "rich>=15"'
+
+
+def test_the_release_is_the_one_that_the_book_is_for(book, monkeypatch, capsys):
+    project = book / "pyproject.toml"
+    project.write_text(PROJECT.replace("jax>=0.12", "jax>=0.13"))
+    page = Page(book / "docs/part/less.md", book / "docs")
+    told = {"version": {"source": export.compared(page).source}}
+    assert "JAX 0.12 is older" in said(told, monkeypatch, capsys, "0.12")
 
 
 def test_a_page_of_processes_asks_for_no_devices_of_its_own(book):
@@ -142,19 +195,57 @@ def test_a_page_of_processes_asks_for_no_devices_of_its_own(book):
     assert "This notebook needs eight devices" not in text
 
 
-def test_the_modules_that_the_page_imports_come_along_collapsed(cells):
-    carried = {name: cell for name, cell in cells.items() if name.startswith("module-")}
-    assert list(carried) == ["module-folder", "module-__init__", "module-less"]
-    assert all(
-        cell["metadata"]["jupyter"] == {"source_hidden": True}
-        for cell in carried.values()
-    )
-    assert source(carried["module-less"]).endswith(LESS.rstrip())
-
-
-def test_the_data_that_the_page_reads_comes_along_collapsed(cells):
+def test_the_modules_and_the_data_stand_at_the_end_collapsed(cells):
+    names = [*cells]
+    last = names[names.index("last") :]
+    assert last == ["last", "module-__init__", "module-less", "data-times"]
+    assert names.index("last") > names.index("cell-4")
+    for name in last[1:]:
+        assert cells[name]["metadata"]["jupyter"] == {"source_hidden": True}
+    text = source(cells["module-less"])
+    assert text == f"%%writefile examples/less.py\n{LESS.rstrip()}"
     assert source(cells["data-times"]).startswith("%%writefile data/times.csv\nbytes")
-    assert cells["data-folder"]["metadata"]["jupyter"] == {"source_hidden": True}
+
+
+def test_one_cell_writes_them_before_they_are_needed(cells, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(source(cells["files"]), {})
+    assert (tmp_path / "examples/less.py").read_text() == LESS
+    assert (tmp_path / "data/times.csv").read_text() == "bytes,seconds\n8,0.1\n"
+    assert cells["files"]["metadata"]["jupyter"] == {"source_hidden": True}
+
+
+def test_what_a_reader_changed_stays_and_what_is_lost_comes_back(
+    cells, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        exec(source(cells["files"]), {})
+        (tmp_path / "examples/less.py").write_text("mine = 1\n")
+        (tmp_path / "data/times.csv").unlink()
+    exec(source(cells["files"]), {})
+    assert (tmp_path / "examples/less.py").read_text() == "mine = 1\n"
+    assert (tmp_path / "data/times.csv").exists()
+
+
+def test_a_newer_notebook_replaces_what_an_older_one_wrote(
+    book, cells, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    exec(source(cells["files"]), {})
+    (book / "src/examples/less.py").write_text(LESS + "more = 1\n")
+    page = Page(book / "docs/part/less.md", book / "docs")
+    newer = export.notebook(page, book / "src/examples").cells
+    exec(next(cell.source for cell in newer if cell.id == "files"), {})
+    assert (tmp_path / "examples/less.py").read_text().endswith("more = 1\n")
+
+
+def test_a_page_without_modules_carries_nothing(book):
+    page = book / "docs/part/less.md"
+    text = page.read_text().replace("data: data/times.csv\n", "")
+    page.write_text(text.replace("from examples.less import half", "half = len"))
+    found = export.notebook(Page(page, book / "docs"), book / "src/examples").cells
+    assert not {"files", "last"} & {cell.id for cell in found}
 
 
 def test_included_code_and_pictures_stand_in_the_notebook(cells):

@@ -1,5 +1,7 @@
 """Pages run again when they must, and only then; what fails is named."""
 
+import csv
+import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -8,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from book.execution import environment, with_key
+from book.facts import facts
 from book.page import Page
 from tiny_site import HEAD
 
 ROOT = Path(__file__).parents[1]
-LEFT_BEHIND = shutil.ignore_patterns("_build", ".git", ".nox", ".venv", "__pycache__")
+NOT_COPIED = "_build", ".cache", ".git", ".nox", ".venv", "__pycache__"
 
 PAGE = """
 # {title}
@@ -29,20 +32,38 @@ Some prose.
 def project(tmp_path_factory):
     """A copy of the project, with small pages of its own in the folder `small`."""
     copy = tmp_path_factory.mktemp("project") / "copy"
-    shutil.copytree(ROOT, copy, ignore=LEFT_BEHIND)
-    (copy / "docs/small").mkdir()
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    (ROOT / ".cache").mkdir(exist_ok=True)
+    (copy / ".cache").symlink_to(ROOT / ".cache")  # what is compiled is kept for all
+    (copy / "docs/small/data").mkdir(parents=True)
+    for name in "one", "two":  # without JAX, whose import takes longer than all else
+        (copy / f"src/examples/{name}.py").touch()
     return copy
 
 
 @pytest.fixture
 def write(project):
-    """Write a small page."""
+    """Write a small page, which may read a file."""
 
-    def write(name, code):
-        page = HEAD + PAGE.format(title=name.capitalize(), code=code)
+    def write(name, code, data=""):
+        head = HEAD.replace("jupytext:", f"data: {data}\njupytext:") if data else HEAD
+        page = head + PAGE.format(title=name.capitalize(), code=code)
         (project / f"docs/small/{name}.md").write_text(page)
 
     return write
+
+
+@pytest.fixture
+def root(project):
+    """Write the page that leads to the others, and remove all that it does not name."""
+
+    def root(*names):
+        for page in (project / "docs/small").glob("*.md"):
+            page.unlink()
+        text = "\n".join(["# Root", "", "```{toctree}", *names, "```", ""])
+        (project / "docs/small/root.md").write_text(text)
+
+    return root
 
 
 @pytest.fixture
@@ -83,50 +104,40 @@ def tell(project):
 
 
 @pytest.fixture
-def small_site(write, build, project):
-    """Three pages that were built: two import a module each, one imports none."""
-    root = "# Root\n\n```{toctree}\nfirst\nsecond\nneither\n```\n"
-    (project / "docs/small/root.md").write_text(root)
-    write("first", "from examples import padding\n\nprint(padding.__name__)")
-    write("second", "import examples.trees\n\nprint(examples.trees.__name__)")
+def small_site(root, write, build, project):
+    """Four pages that were built: two import a module each, one reads a file."""
+    root("first", "second", "reader", "neither")
+    write("first", "from examples import one\n\nprint(one.__name__)")
+    write("second", "import examples.two\n\nprint(examples.two.__name__)")
+    write("reader", 'print(open("data/one.csv").read())', data="data/one.csv")
     write("neither", "print(6 * 7)")
+    (project / "docs/small/data/one.csv").write_text("1,2")
     code, log, _ = build()
     assert code == 0, log
 
 
-def test_a_page_runs_again_when_its_module_changes_and_only_then(
+def test_a_page_runs_again_when_its_module_or_its_data_change_and_only_then(
     small_site, build, write, project
 ):
-    module = project / "src/examples/padding.py"
-    original = module.read_text()
-    module.write_text(original + "\n# another line\n")
-    assert build()[2] == {"first"}
-    module.write_text(original)
+    html, table = project / "html/small", project / "docs/small/data/one.csv"
+    assert "1,2" in (html / "reader.html").read_text()
+    (project / "src/examples/one.py").write_text("# another line\n")
+    table.write_text("3,4")
+    assert build()[2] == {"first", "reader"}
+    assert "3,4" in (html / "reader.html").read_text()
+    (project / "src/examples/one.py").write_text("")
     write("neither", "print(7 * 7)")
     page = project / "docs/small/second.md"
     page.write_text(page.read_text().replace("Some prose", "Other prose"))
     assert build()[2] == {"neither"}  # the outputs of `first` are still known
-    assert "Other prose" in (project / "html/small/second.html").read_text()
+    assert "Other prose" in (html / "second.html").read_text()
     assert build()[2] == set()
-    assert build("-Dexecution_environment=another")[2] == {"first", "second", "neither"}
+    again = build("-Dexecution_environment=another")[2]
+    assert again == {"first", "second", "reader", "neither"}
 
 
-def test_a_page_runs_again_when_its_data_change(small_site, build, write, project):
-    write("first", 'print(open("data/one.csv").read())')
-    page = project / "docs/small/first.md"
-    page.write_text(
-        page.read_text().replace("---\n\n#", "data: data/one.csv\n---\n\n#")
-    )
-    table = project / "docs/small/data/one.csv"
-    table.parent.mkdir()
-    for text in "1,2", "3,4":
-        table.write_text(text)
-        assert build()[2] == {"first"}
-        assert text in (project / "html/small/first.html").read_text()
-    assert build()[2] == set()
-
-
-def test_every_failing_page_is_named_with_its_cell(small_site, build, write):
+def test_every_failing_page_is_named_with_its_cell(root, build, write):
+    root("first", "second")
     write("first", "1 / 0")
     write("second", "import sys\n\nprint('a line on stderr', file=sys.stderr)")
     for _ in range(2):  # a second build does not forget
@@ -143,7 +154,7 @@ LIES = {
         "src/examples/trees.py",
         "jax.P(axis) if np.ndim(x)",
         "jax.P() if np.ndim(x)",
-        'specs = batch_specs(batch, "batch")',
+        "+{'image': P(), 'label': P(), 'rate': P()}",
     ),
     "index": (  # a constant in a page
         "docs/index.md",
@@ -153,9 +164,9 @@ LIES = {
     ),
     "start/how-to-read": (  # an error that is expected
         "docs/start/how-to-read.md",
-        'jax.make_mesh((16,), "x")',
-        'jax.make_mesh((8,), "x")',
-        'raise AssertionError("sixteen devices out of eight")',
+        'jax.make_mesh((16,), ("x",))',
+        'jax.make_mesh((8,), ("x",))',
+        "raised nothing, where `raises` expects ValueError",
     ),
 }
 
@@ -218,3 +229,61 @@ def test_the_key_moves_no_line():
     kernel = {"display_name": "Python 3", "name": "python3", "key": "0123"}
     assert keyed.front == page.front | {"kernelspec": kernel}
     assert keyed.text.splitlines()[10:] == text.splitlines()[10:]
+
+
+MEASURED = """\
+import jax
+
+jax.config.update("jax_num_cpu_devices", 8)
+from examples.communication import measure
+
+mesh = jax.make_mesh((8,), ("x",))
+rows = jax.NamedSharding(mesh, jax.P("x"))
+measure(jax.numpy.sum, jax.ShapeDtypeStruct((64,), "float32", sharding=rows))"""
+
+
+@pytest.fixture
+def other_rows(project):
+    """Keep of other machines' programs one of another page, and further rows."""
+    table = project / "docs/reference/data/programs.csv"
+    head, first, *_ = table.read_text().splitlines()
+
+    def keep(*rows):
+        table.write_text(f"{head}\n{first}\n")
+        with table.open("a", newline="") as file:
+            csv.DictWriter(file, head.split(","), restval="").writerows(rows)
+
+    return keep
+
+
+def compiled(program, machine):
+    """Return a row as `nox -s programs` keeps it."""
+    made = {"jax": importlib.metadata.version("jax"), "libtpu": facts().libtpu}
+    sizes = {"arguments": 32, "outputs": 4, "temporaries": 77}
+    row = {"program": program, "machine": machine, "pages": "small/measured"}
+    return row | sizes | made
+
+
+def test_a_program_that_nobody_compiled_for_others_fails_the_build(
+    root, build, write, project, other_rows
+):
+    root("measured")
+    write("measured", MEASURED)
+    other_rows()
+    for _ in range(2):  # it fails again, though the page is kept
+        code, log, executed = build()
+        assert code
+        assert "1 of its programs are not kept" in log
+    assert "measured" not in executed
+    (note,) = (project / "docs/_build/programs/small-measured").glob("*/*.json")
+    other_rows(*(compiled(note.stem, each) for each in ("TPU v5p", "H100")))
+    code, log, executed = build()
+    assert code == 0, log
+    assert "measured" in executed
+    page = (project / "html/small/measured.html").read_text()
+    assert page.count(">77<") == 2
+    other_rows()  # as another branch has it: its outputs and notes are kept
+    code, log, executed = build()
+    assert code
+    assert "1 of its programs are not kept" in log
+    assert "measured" not in executed

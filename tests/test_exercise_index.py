@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from book.exercise_index import difficulty, wrong_answers
 from book.page import Page, first_sentence
 from tiny_site import HEAD, Site
 
@@ -50,7 +51,7 @@ def words(html):
 
 def test_an_exercise_is_listed_with_what_it_asks(site):
     html = site("reference/exercises.html")
-    assert "One of them: Find one, as the page says, and keep it." in words(html)
+    assert "One of them (easy): Find one, as the page says, and keep it." in words(html)
     assert "Then rest" not in words(html)
     assert "The page of one" in words(html)
     assert site.warnings == ""
@@ -69,16 +70,16 @@ def test_exercises_come_go_and_change_in_the_order_of_the_contents(site):
     (docs / "index.md").write_text(INDEX)
     site.build()
     html = words(site("reference/exercises.html"))
-    assert 0 < html.find("One of them: ") < html.find("Two of them: ")
+    assert 0 < html.find("One of them (easy): ") < html.find("Two of them (easy): ")
     (docs / "a/second.md").write_text(HEAD + PAGE.format(name="three"))
     site.build()
     html = words(site("reference/exercises.html"))
-    assert "Three of them: " in html
-    assert "Two of them: " not in html
+    assert "Three of them (easy): " in html
+    assert "Two of them (easy): " not in html
     (docs / "a/second.md").unlink()
     (docs / "index.md").write_text(INDEX.replace("a/second\n", ""))
     site.build()
-    assert "Three of them: " not in words(site("reference/exercises.html"))
+    assert "Three of them (easy): " not in words(site("reference/exercises.html"))
 
 
 def page(text):
@@ -95,6 +96,30 @@ def test_each_exercise_has_the_tag_of_the_stub_below_it():
         HEAD + PAGE.format(name="one") + PAGE.format(name="two").partition("# ")[2]
     )
     assert [exercise.name for exercise in both.exercises] == ["one-tag", "two-tag"]
+
+
+SOLUTION = """
+```{{code-cell}}
+:tags: [solution, one-tag]
+
+{}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong", "level"),
+    [(3, 2, "easy"), (4, 2, "medium"), (8, 0, "medium"), (8, 1, "hard")],
+)
+def test_its_difficulty_is_lines_and_wrong_answers(lines, wrong, level, tmp_path):
+    text = PAGE.format(name="one") + SOLUTION.format("x = 1\n\n" * lines)
+    page = Page(tmp_path / "docs/page.md", tmp_path / "docs", source=HEAD + text)
+    (exercise,) = page.exercises
+    if wrong:
+        file = wrong_answers(exercise, page)
+        file.parent.mkdir(parents=True)
+        file.write_text("[[wrong]]\nanswer = '1'\n" * wrong)
+    assert difficulty(exercise, page) == level
 
 
 @pytest.mark.parametrize(

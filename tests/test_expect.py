@@ -10,6 +10,9 @@ from book import export
 from book.page import Page
 from nbformat.v4 import new_output
 
+from examples.magic import as_html
+from examples.processes import Output, Shown
+
 HEAD = "---\nkernelspec: {name: python3}\nneeds: jax\n---\n# Page\n\n"
 CELLS = [  # header, code, what it prints
     ([":fold: Set-up"], "x = 1", None),
@@ -20,7 +23,9 @@ CELLS = [  # header, code, what it prints
     ([":expect: right"], "five", "right"),
     ([], "six", "# hash: {x}"),
     ([":expect: 8 9"], "seven", "8 9"),
+    ([], "%%every\neight", Output((Shown(printed="1\n"), Shown(value="2")))),
 ]
+PASSING = Output((Shown(printed="listens at port 41233\n"), Shown()))
 
 
 @pytest.fixture
@@ -42,12 +47,17 @@ def page(tmp_path, monkeypatch):
     return file
 
 
-def publish(file):
+def outputs_of(shown):
+    """Return what a cell gives that prints a text, or shows what processes do."""
+    if isinstance(shown, Output):
+        data = {"text/plain": str(shown), "text/html": as_html(shown)}
+        return [new_output("display_data", data=data)]
+    return [new_output("stream", name="stdout", text=shown)] if shown else []
+
+
+def publish(file, cells=CELLS):
     """Write the notebook that the site would offer."""
-    outputs = [
-        [new_output("stream", name="stdout", text=text)] if text else []
-        for *_, text in CELLS
-    ]
+    outputs = [outputs_of(shown) for *_, shown in cells]
     text = export.notebook_text(Page(file, file.parent), file.parent, outputs)
     site = file.parents[1] / "html"
     site.mkdir(exist_ok=True)
@@ -70,9 +80,18 @@ def test_what_is_written_is_what_the_cells_show_and_moves_nothing_else(page):
     cells = Page(page, page.parent).code
     assert [(cell.source, cell.tags) for cell in cells] == codes
     wanted = [cell.options.get("expect", "").rstrip("\n") for cell in cells]
-    assert wanted == [text or "" for *_, text in CELLS]
+    assert wanted == [str(text or "") for *_, text in CELLS]
     assert cells[0].options == {"fold": "Set-up"}
     assert expect.main([]) == 0
+
+
+def test_what_differs_between_runs_is_not_written(page, capsys):
+    publish(page, [*CELLS[:-1], (*CELLS[-1][:2], PASSING)])
+    assert expect.main(["--write"]) == 1
+    assert "REFUSED, differs between runs: port 41233" in capsys.readouterr().out
+    cells = Page(page, page.parent).code
+    assert "expect" not in cells[-1].options
+    assert cells[1].options["expect"] == "float32[8@x]"
 
 
 def test_it_never_runs_in_ci(monkeypatch):
@@ -92,7 +111,9 @@ def test_every_lie_in_a_true_guard_is_noticed(page, capsys):
     publish(page)
     assert falsify.main([]) == 0
     count = int(capsys.readouterr().out.split("\n")[-2].split()[0])
-    assert count == sum(len(changes.TOKEN.findall(text or "")) for *_, text in CELLS)
+    assert count == sum(
+        len(changes.TOKEN.findall(str(text or ""))) for *_, text in CELLS
+    )
 
 
 def test_a_lie_that_no_guard_notices_is_named(page, capsys):

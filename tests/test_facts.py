@@ -29,6 +29,12 @@ def test_every_copy_is_as_its_tool_writes_it():
         assert file.read_text() == text, "run `nox -s copies`"
 
 
+def test_every_module_has_a_page_and_no_other_page_lies_there():
+    folder = ROOT / "docs/reference/modules"
+    there = {file: file.read_text() for file in folder.glob("*.md")}
+    assert there == copies.stubs(), "run `nox -s copies`"
+
+
 def test_the_copies_are_there():
     written = {str(file.relative_to(ROOT)) for file in copies.copies()}
     expected = {"README.md", "CITATION.cff", "docs/start/how-to-read.md"}
@@ -41,7 +47,12 @@ def test_the_copies_are_there():
 def test_a_new_colour_or_version_reaches_every_copy(monkeypatch):
     colours = tuple(f"#00000{n}" for n in range(8))
     other = BOOK._replace(
-        edition="2030.1", python="3.99", jax="7.8", oldest_jax="6.5", colours=colours
+        edition="2030.1",
+        python="3.99",
+        jax="7.8",
+        oldest_jax="6.5",
+        colours=colours,
+        lines=tuple(f"#0000f{n}" for n in range(6)),
     )
     monkeypatch.setattr(copies, "facts", lambda: other)
     changed = copies.copies()

@@ -70,6 +70,13 @@ def test_an_error_of_jax_is_a_failure(monkeypatch):
         outcome(monkeypatch, target(lambda a: jnp.dot(a, jnp.ones(3))))
 
 
+@pytest.mark.parametrize("name", harness.COMPILER)
+def test_a_fault_of_the_compiler_is_told_from_others_and_is_still_there(name):
+    kept = [case for case in harness.corpus([name]) if "XLA:CPU" in case.get("was", "")]
+    said = [harness.run(case) for case in kept]
+    assert said == ["refused by the compiler"] * len(kept) != []
+
+
 def test_a_valueerror_that_no_module_raised_is_a_failure(monkeypatch):
     def refuse(a):
         raise ValueError("not today")
@@ -141,4 +148,4 @@ def test_the_kinds_of_refusals_are_those_of_the_sources_and_become_fewer():
 
 def test_the_session_is_in_ci():
     text = (Path(__file__).parents[1] / ".ci/run").read_text()
-    assert re.search(r"^ *step fuzz$", text, re.M)
+    assert re.search(r"^ *step fuzz -- --seed ", text, re.M)

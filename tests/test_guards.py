@@ -7,6 +7,9 @@ from book import guards
 from book.page import Page, quiet
 from nbformat.v4 import new_output
 
+from examples.magic import as_html
+from examples.processes import Output, Shown
+
 HEAD = "---\nkernelspec: {name: python3}\n---\n# Page\n\n"
 
 
@@ -23,6 +26,14 @@ def printed(text):
 def returned(text, **others):
     data = {"text/plain": text, **others}
     return [new_output("execute_result", data=data, execution_count=1)]
+
+
+def every(*shown):
+    """What `%%every` displays of processes that show this, or print it."""
+    each = (one if isinstance(one, Shown) else Shown(printed=one) for one in shown)
+    output = Output(tuple(each))
+    data = {"text/plain": str(output), "text/html": as_html(output)}
+    return [new_output("display_data", data=data)]
 
 
 def raised(kind, message, *bases):
@@ -47,6 +58,12 @@ KEPT = {
     ":raises: 'ShardingTypeError: of ... x'": raised("jax.ShardingTypeError", "of a x"),
     ":raises: ValueError base": raised("OddError", "a base", "ValueError", "Exception"),
     ":expect: in pieces": [*printed("in "), *printed("pieces\n")],
+    "---\nexpect: |\n  [every process]\n  a < b\n---": every("a < b\n", "a < b\n"),
+    "---\nexpect: |\n  [processes 0, 2]\n  1\n  [process 1]\n  2\n---": every(
+        "1", "2", "1"
+    ),
+    "---\nexpect: |\n  [process 0]\n  port ...\n---": every("port 41233\n", ""),
+    ":expect: it takes 1.5 s": printed("it takes 1.5 s"),
     ":fold: Set-up": [],
     ":tags: [hide-output]": printed("much"),
     "": returned("<Picture>", **{"text/html": "<svg/>"}),
@@ -73,7 +90,26 @@ BROKEN = {
     ":expects: 3": ([], "an option that nothing knows: expects"),
     ":expect: 4": (raised("NameError", "y"), "raised what no option expects"),
     "": (printed("5"), "prints what nothing expects\n5"),
+    "---\nexpect: |\n  [process 0]\n  1\n---": (every("2", ""), "-1\n+2"),
+    "---\nexpect: |\n  [every process]\n  1\n---": (
+        every("1", ""),
+        "-[every process]\n+[process 0]",
+    ),
+    ":fold: In processes": (
+        every("5", "6"),
+        "prints what nothing expects\n[process 0]\n5",
+    ),
 }
+PASSING = [  # what another run would not show
+    ("at 127.0.0.1:41233", "127.0.0.1:41233"),
+    ("port 41233 of it", "port 41233"),
+    ("pid 77", "pid 77"),
+    ("<Mesh at 0x7fe01c>", "0x7fe01c"),
+    ("in 1.25 s", "1.25 s"),
+    ("12 ms", "12 ms"),
+    ("09:15:00 done", "09:15:00"),
+    ("in /tmp/a1b2", "/tmp/a1b2"),
+]
 
 
 @pytest.mark.parametrize("options", KEPT)
@@ -86,6 +122,26 @@ def test_a_promise_that_is_broken_is_told(options):
     outputs, words = BROKEN[options]
     (fault,) = faults(options, outputs)
     assert words in fault
+
+
+@pytest.mark.parametrize(("text", "differs"), PASSING)
+def test_what_differs_between_runs_is_expected_of_no_process(text, differs):
+    options = f"---\nexpect: |\n  [process 0]\n  {text}\n---"
+    (fault,) = faults(options, every(text, ""))
+    assert fault == f"expects what differs between runs: {differs}: write `...` for it"
+    assert faults(options.replace(differs, "..."), every(text, "")) == []
+
+
+@pytest.mark.parametrize(
+    ("outputs", "code"),
+    [
+        (every(Shown(error="ValueError: 1")), "%%every --raises ValueError\nf()"),
+        (every(Shown(value="a  b", html="<table></table>")), "%%every\ntable"),
+    ],
+)
+def test_a_told_error_and_a_table_of_processes_need_no_expectation(outputs, code):
+    assert faults(":fold: so", outputs, code) == []
+    assert faults(":expect: other", outputs, code) != []
 
 
 def test_text_may_go_unspoken_of_on_a_page_that_is_not_converted():
@@ -120,6 +176,7 @@ def test_lines_that_differ_in_dots_alone_are_not_told():
 def test_a_message_says_nothing_of_files_and_frames():
     message = f"bad at /tmp/x/1.py:3:4 (f)\n{'-' * 20}\nFor simplicity, JAX removed"
     assert guards.told(message) == "bad at ... (f)"
+    assert guards.told("no /tmp/tmpa_1b/small here") == "no .../small here"
 
 
 @pytest.mark.parametrize("options", sorted({*KEPT, *BROKEN}))

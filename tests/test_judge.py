@@ -225,7 +225,7 @@ def test_a_right_program_is_accepted_however_it_is_written(mesh):
         verdict = judge.program(answer, gram, a, counts={"all-reduce": 1}, sent=256)
         assert verdict.require().facts == (
             "the value is right",
-            "1 all-reduce sends 256 bytes a device",
+            "on CPU 1 all-reduce sends 256 bytes a device",
             "sent: 256 of 256 bytes",
         )
         judge.program(answer, gram, a, outputs=256, sharding=jax.P())
@@ -265,7 +265,7 @@ def test_a_right_value_over_budget_is_not_accepted(mesh):
         ({"outputs": 255}, "outputs take 256 bytes, the budget allows 255"),
     ]:
         verdict = judge.program(gather, np.asarray, a, **budget)
-        assert verdict.reasons == (f"the value is right, but {reason}",)
+        assert verdict.reasons == (f"the value is right, but on CPU {reason}",)
     for budget in ({"counts": {"all-gather": 1}}, {"sent": 128}):
         judge.program(gather, np.asarray, a, **budget).require()
 

@@ -13,7 +13,7 @@ from book.page import Page
 ROOT = Path(__file__).parents[1]
 PAGES = {  # the first cell that it takes to start processes, the last, and how many
     "guard": ('program = """', "ThreadPoolExecutor(2)", 4),
-    "mtls": ("import jax", "ThreadPoolExecutor(7)", 14),
+    "mtls": ("import jax", "ThreadPoolExecutor(5)", 10),
     "restart": ("import jax", "elastic = ", 2 + 1 + 3),
 }
 SLOW = 300  # seconds in which all have started
@@ -28,7 +28,11 @@ def cells(page):
     first, last, *_ = PAGES[page]
     start = next(i for i, cell in enumerate(code) if cell.startswith(first))
     end = next(i for i, cell in enumerate(code) if last in cell)
-    imports = "import os, time", "from pathlib import Path"
+    imports = (
+        "import os, time",
+        "from pathlib import Path",
+        "from examples import guard",
+    )
     return "\n".join([*imports, *code[start : end + 1], "time.sleep(1e4)"])
 
 

@@ -36,8 +36,11 @@ def site(tmp_path):
 
 
 @pytest.fixture
-def offline(monkeypatch):
+def offline(monkeypatch, tmp_path_factory):
     monkeypatch.setattr(links, "answer", lambda address: None)
+    nothing = tmp_path_factory.mktemp("published") / "anchors.txt"
+    nothing.write_text("")
+    monkeypatch.setattr(links, "PUBLISHED", nothing)
 
 
 @pytest.mark.usefixtures("offline")
@@ -64,6 +67,49 @@ def test_a_dead_line_of_llms_txt_is_found(site):
     assert links.broken(site) == ["llms.txt: two.md has no target"]
 
 
+PAGE = """<div id="sidebar"></div><article><section id="old"><h1>A</h1>
+    <span id="label"></span><dl><dt id="f.x"></dt></dl><p id="codecell0"></p>
+    </section></article><div id="footer"></div>"""
+
+
+@pytest.mark.usefixtures("offline")
+def test_what_was_published_must_stay(site, capsys):
+    (site / "part/two.html").write_text(PAGE)
+    links.keep(site)
+    anchors = ["part/two.html#f.x", "part/two.html#label", "part/two.html#old"]
+    assert links.PUBLISHED.read_text().split() == anchors
+    assert links.main(site) == 0
+    (site / "part/two.html").write_text(PAGE.replace('"old"', '"new"'))
+    assert links.main(site) == 1
+    told = capsys.readouterr().out
+    assert "part/two.html#old was published, and is no anchor any more" in told
+    links.keep(site)
+    assert links.PUBLISHED.read_text().split() == sorted(
+        [*anchors, "part/two.html#new"]
+    )
+    target = '<span id="old"></span><section id="new">'
+    (site / "part/two.html").write_text(PAGE.replace('<section id="old">', target))
+    assert links.main(site) == 0
+
+
+def test_the_link_of_a_cell_goes_when_the_cell_changes(site):
+    """It is a digest of its code, so that no new text keeps it."""
+    text = PAGE.replace('"old"', '"cell-00ffab-2"')
+    (site / "part/two.html").write_text(text)
+    assert "part/two.html#label" in links.published(site)
+    assert not [each for each in links.published(site) if "cell-" in each]
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_page_that_was_published_must_stay(site, capsys):
+    links.PUBLISHED.write_text("part/gone.html#x\n")
+    assert links.main(site) == 1
+    assert "part/gone.html#x was published, and the page is gone" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
     "case",
     [

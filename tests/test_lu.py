@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.linalg.tests.test_decomp_lu as scipy_tests
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax.sharding import AxisType
 from numpy.linalg.tests.test_linalg import CASES
 from on_devices import devices, noise
 
+from examples import lu
 from examples.communication import measure
 from examples.lu import (
     STRIP,
     cost,
     det,
     elimination_order,
+    first_zero_pivot,
     lu_factor,
+    lu_slogdet,
     lu_solve,
     parity,
     plan,
@@ -39,7 +40,12 @@ each_mesh = pytest.mark.parametrize("mesh", MESHES)
 each_mesh_and_kind = pytest.mark.parametrize(
     ("mesh", "kind"), [((2, 4), KINDS[0]), ((2, 4), KINDS[1]), ((3, 2), KINDS[1])]
 )
+both_kinds = pytest.mark.parametrize(
+    ("mesh", "kind"), [((2, 4), KINDS[0]), ((3, 2), KINDS[1])], ids=["2x4", "3x2, auto"]
+)
 tall_and_flat = pytest.mark.parametrize("mesh", [(4, 2), (1, 8)])
+
+N = 72  # with several windows on each mesh, and two tiles on 1 x 8
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +75,7 @@ def triangles(factors):
     packed = np.asarray(factors.lu)[row][:, column]
     lower = np.tril(packed, -1) + np.eye(len(packed), dtype=packed.dtype)
     rows = np.asarray(factors.permutation).ravel()
-    return rows, columns(factors.n), lower, np.triu(packed)
+    return rows, columns(factors.plan.n), lower, np.triu(packed)
 
 
 def with_identity(a, size):
@@ -111,7 +117,7 @@ def test_l_times_u_is_a_in_the_order_of_elimination(mesh):
 @pytest.mark.parametrize("mesh", [(1, 1), (1, 8)])
 def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows(mesh):
     with devices(mesh):
-        a = noise(96, 96)
+        a = noise(N, N)
         rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
         whole = with_identity(a, len(rows))[:, cols]
         packed, swaps = scipy.linalg.lu_factor(whole)
@@ -125,8 +131,7 @@ def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows(mesh):
 def test_every_block_takes_part_in_every_step():
     """Column c of block y comes in step c // (width / Y), on a mesh that divides."""
     with devices((2, 4)):
-        steps, width = plan(64)
-        assert (steps, width) == (16, 4)
+        assert plan(64)[:2] == (16, 4)
         order = np.asarray(elimination_order(64, "y"))
         assert [sorted(strip // 16) for strip in order] == [[0, 1, 2, 3]] * 16
         np.testing.assert_array_equal(order % 16, np.indices((16, 4))[0])
@@ -141,7 +146,7 @@ def test_growth_is_about_that_of_partial_pivoting(mesh):
     ours, lapack = [], []
     with devices(mesh):
         for seed in range(5):
-            a = noise(96, 96, seed=seed)
+            a = noise(N, N, seed=seed)
             rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
             whole = with_identity(a, len(rows))
             np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-12)
@@ -170,7 +175,6 @@ def with_singular_values(values):
     return left * values @ right
 
 
-N = 96
 SCALES = 10 ** np.random.default_rng(3).uniform(-20, 20, N)
 ZOO = {
     "random": noise(N, N),
@@ -228,7 +232,7 @@ def test_wilkinsons_matrix_grows_by_a_factor_of_2_a_column_and_no_more(mesh):
 
 
 SIZE = 130  # whose blocks and panels have to be filled up on most of the meshes
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 def in_order_of_elimination():
@@ -325,14 +329,17 @@ def known(a, seed):
     return (a.astype(np.result_type(a, np.longdouble)) @ x).astype(a.dtype), x
 
 
-each_mesh_and_type = pytest.mark.parametrize(
-    ("mesh", "dtype"), list(itertools.product(MESHES, TYPES))
+# each real type has two meshes; singular matrices go through the same programs
+SINGLE, DOUBLE, *COMPLEX = TYPES
+PRECISION = [SINGLE, COMPLEX[1], DOUBLE, COMPLEX[0], SINGLE, DOUBLE]
+each_precision = pytest.mark.parametrize(
+    ("mesh", "dtype"), list(zip(MESHES, PRECISION, strict=True))
 )
 
 
-@each_mesh_and_type
+@each_precision
 def test_hard_systems_are_solved_as_well_as_by_lapack(mesh, dtype):
-    """The residual in HPL's scale and the error: the worst of five, for each kind."""
+    """The residual in HPL's scale and the error: the worst of three, for each kind."""
     eps, wrong = np.finfo(dtype).eps, []
     with devices(mesh):
         for kind, matrices in by_kind(dtype):
@@ -354,18 +361,18 @@ def test_hard_systems_are_solved_as_well_as_by_lapack(mesh, dtype):
     assert not wrong
 
 
-@each_mesh
-def test_exactly_singular_systems_do_not_look_solved_if_they_are_not(mesh):
+@each_precision
+def test_exactly_singular_systems_do_not_look_solved_if_they_are_not(mesh, dtype):
     with devices(mesh):
         for seed in SEEDS:
-            for a in singular(*drawn(seed, np.float32)):
+            for a in singular(*drawn(seed, dtype)):
                 b, _ = known(a, 0)
                 x = np.asarray(solve(a, b))
                 if np.isfinite(x).all():
                     with np.errstate(invalid="ignore"):  # LAPACK's may be infinite
                         theirs = [scaled_residual(a, y, b) for y in lapack(a, b)]
                     theirs = np.nanmax([*theirs, 0])
-                    least = 0.5 * np.finfo(np.float32).eps
+                    least = 0.5 * np.finfo(dtype).eps
                     assert scaled_residual(a, x, b) <= max(4 * theirs, least)
 
 
@@ -406,8 +413,7 @@ def known_determinants(dtype):
 
 @pytest.mark.parametrize(
     ("mesh", "dtype"),
-    [pair for i, mesh in enumerate(MESHES) for pair in ((mesh, TYPES[i % 4]),)]
-    + [((2, 4), np.float64), ((4, 2), np.float32)],
+    list(zip([(8, 1), (1, 8), (2, 4), (3, 2)], TYPES, strict=True)),
 )
 def test_determinants_are_as_near_to_the_exact_ones_as_those_of_lapack(mesh, dtype):
     ours, theirs = [], []
@@ -432,18 +438,21 @@ def test_the_residual_passes_for_every_kind_of_matrix(name, mesh):
 
 
 def test_a_larger_one_in_single_precision_is_refined():
-    with devices((2, 4)):
-        a, b = noise(512, 512, dtype=np.float32), noise(512, 3, dtype=np.float32)
-        once, twice = (solve(distribute(a), b, refine=refine) for refine in (0, 1))
-        assert_solved(a, once, b, np.float32)
-        assert scaled_residual(a, twice, b) < scaled_residual(a, once, b) / 2
-
-
-@pytest.mark.parametrize(("mesh", "dtype"), [((2, 4), np.float64), ((3, 2), "c8")])
-def test_panels_wider_than_a_strip_are_solved(mesh, dtype):
     n = 640
-    a, b = noise(n, n, dtype=dtype), noise(n, dtype=dtype, seed=5)
-    with devices(mesh):
+    a, b = noise(n, n, dtype=np.float32), noise(n, 3, dtype=np.float32, seed=5)
+    with devices((2, 4)):
+        assert plan(n)[1] > STRIP
+        once, twice = (solve(distribute(a), b, refine=refine) for refine in (0, 1))
+    theirs = scaled_residual(a, scipy.linalg.solve(a, b), b)
+    assert scaled_residual(a, once, b) < 4 * theirs
+    assert scaled_residual(a, twice, b) < scaled_residual(a, once, b) / 2
+
+
+def test_panels_wider_than_a_strip_are_solved():
+    """By the test above, too, on another mesh."""
+    n = 640
+    a, b = noise(n, n, dtype="c8"), noise(n, dtype="c8", seed=5)
+    with devices((3, 2)):
         assert plan(n)[1] > STRIP
         x = np.asarray(solve(distribute(a), b))
     theirs = scaled_residual(a, scipy.linalg.solve(a, b), b)
@@ -459,14 +468,20 @@ def test_a_solution_is_that_of_numpy(kind, mesh):
         assert x.sharding.is_fully_replicated
 
 
-@settings(deadline=None, derandomize=True, max_examples=9)
-@given(st.data())
-def test_any_size_on_any_mesh_is_solved(data):
-    mesh = data.draw(st.sampled_from(MESHES))
-    kind = data.draw(st.sampled_from(KINDS))
-    dtype = data.draw(st.sampled_from(TYPES))
-    n = data.draw(st.sampled_from([1, 2, 5, 8, 13, 24, 45]))
-    sides = data.draw(st.sampled_from([(), (1,), (3,)]))
+@pytest.mark.parametrize(
+    ("mesh", "kind", "dtype", "n", "sides"),
+    [
+        ((1, 1), KINDS[0], SINGLE, 45, ()),
+        ((8, 1), KINDS[1], DOUBLE, 13, (3,)),
+        ((1, 8), KINDS[1], COMPLEX[0], 5, (1,)),
+        ((2, 4), KINDS[1], COMPLEX[1], 24, (3,)),
+        ((2, 4), KINDS[0], DOUBLE, 1, ()),
+        ((4, 2), KINDS[0], SINGLE, 2, (1,)),
+        ((3, 2), KINDS[0], COMPLEX[0], 8, (3,)),
+    ],
+)
+def test_any_size_on_any_mesh_is_solved(mesh, kind, dtype, n, sides):
+    """Each mesh, kind of axes, type, size and number of sides comes, at least once."""
     a, b = noise(n, n, dtype=dtype, seed=n), noise(n, *sides, dtype=dtype)
     with devices(mesh, kind):
         x = solve(distribute(a), b)
@@ -500,9 +515,10 @@ def test_vmap_solves_every_matrix_of_a_batch():
         )
 
 
-def test_determinants_are_those_of_numpy():
+@pytest.mark.parametrize("mesh", [(1, 1), (4, 2)])
+def test_determinants_are_those_of_numpy(mesh):
     a, c = noise(24, 24), noise(23, 23, dtype=np.complex128)
-    with devices((4, 2)):
+    with devices(mesh):
         np.testing.assert_allclose(det(distribute(a)), np.linalg.det(a), rtol=1e-11)
         np.testing.assert_allclose(
             slogdet(distribute(c)), np.linalg.slogdet(c), rtol=1e-11
@@ -550,7 +566,7 @@ def test_factors_of_a_singular_matrix_are_finite_as_those_of_lapack():
 # -------------------------------------------------------------------- derivatives
 
 
-@each_mesh_and_kind
+@both_kinds
 def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
     a, b, da = noise(24, 24), noise(24), noise(24, 24, seed=1)
     x = np.linalg.solve(a, b)
@@ -572,7 +588,7 @@ def test_a_gradient_holds_one_factorisation():
     with devices((4, 2)):
         a = jax.ShapeDtypeStruct((64, 64), np.float64, sharding=BLOCKS)
         b = jax.ShapeDtypeStruct((64,), np.float64)
-        steps, _ = plan(64)
+        steps, *_ = plan(64)
         program = measure(
             jax.grad(lambda a, b: solve(a, b, refine=1).sum(), (0, 1)), a, b
         )
@@ -593,27 +609,34 @@ def test_complex_gradients_are_those_of_jax():
             np.testing.assert_allclose(mine, theirs, rtol=1e-9)
 
 
-@each_mesh_and_kind
-def test_the_derivative_of_a_determinant_is_the_inverse(kind, mesh):
-    for n, dtype in (24, np.float64), (13, np.complex128):
-        a, da = noise(n, n, dtype=dtype), noise(n, n, dtype=dtype, seed=1)
-        expected = np.trace(np.linalg.solve(a, da))
-        with devices(mesh, kind):
-            (sign, _), (turn, rise) = jax.jvp(
-                slogdet, (distribute(a),), (distribute(da),)
-            )
-            np.testing.assert_allclose(rise, expected.real, rtol=1e-9)
-            np.testing.assert_allclose(turn / sign, 1j * expected.imag, atol=1e-9)
-            holomorphic = np.iscomplexobj(a)
-            to_a = jax.jit(jax.grad(det, holomorphic=holomorphic))(distribute(a))
-            slopes = np.linalg.det(a) * np.linalg.inv(a).T
-            np.testing.assert_allclose(to_a, slopes, atol=1e-10 * np.abs(slopes).max())
-            if n == 24:
-                assert to_a.sharding.is_equivalent_to(distribute(a).sharding, 2)
+@pytest.mark.parametrize(
+    ("mesh", "kind", "n", "dtype"),
+    [((2, 4), KINDS[0], 24, DOUBLE), ((3, 2), KINDS[1], 13, COMPLEX[1])],
+    ids=["real", "complex, auto"],
+)
+def test_the_derivative_of_a_determinant_is_the_inverse(mesh, kind, n, dtype):
+    a, da = noise(n, n, dtype=dtype), noise(n, n, dtype=dtype, seed=1)
+    expected, holomorphic = np.trace(np.linalg.solve(a, da)), np.iscomplexobj(a)
+
+    @jax.jit
+    def both_modes(a, da):
+        to_a = jax.grad(det, holomorphic=holomorphic)(a)
+        return *jax.jvp(slogdet, (a,), (da,)), to_a
+
+    with devices(mesh, kind):
+        mine = distribute(a)
+        (sign, _), (turn, rise), to_a = both_modes(mine, distribute(da))
+        if n == 24:
+            assert to_a.sharding.is_equivalent_to(mine.sharding, 2)
+    np.testing.assert_allclose(rise, expected.real, rtol=1e-9)
+    np.testing.assert_allclose(turn / sign, 1j * expected.imag, atol=1e-9)
+    slopes = np.linalg.det(a) * np.linalg.inv(a).T
+    np.testing.assert_allclose(to_a, slopes, atol=1e-10 * np.abs(slopes).max())
 
 
-@tall_and_flat
-@pytest.mark.parametrize("trans", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("trans", "mesh"), [(0, (4, 2)), (1, (1, 8)), (2, (4, 2)), (2, (1, 8))]
+)
 def test_known_factors_solve_differentiably_in_the_right_hand_side(trans, mesh):
     a, b = noise(13, 13, dtype=np.complex128), noise(13, 2, dtype=np.complex128)
     whole = [a, a.T, a.conj().T][trans]
@@ -627,8 +650,7 @@ def test_a_derivative_that_is_not_there_is_refused():
     a, b = noise(8, 8), noise(8)
     losses = {
         "a factor": lambda a: lu_factor(a).lu.sum(),
-        "factors that solve": lambda a: lu_solve(lu_factor(a), b).sum(),
-        "a second one": lambda a: (jax.grad(det)(a) ** 2).sum(),
+        "factors without a": lambda a: lu_solve(lu_factor(a).alone(), b).sum(),
     }
     with devices((2, 4)):
         for loss in losses.values():
@@ -638,8 +660,60 @@ def test_a_derivative_that_is_not_there_is_refused():
             with pytest.raises(ValueError, match=r"lax\.stop_gradient"):
                 jax.jvp(loss, (a,), (a,))
         factors = lu_factor(a)
-        with pytest.raises(ValueError, match="LU factors have no derivative"):
-            jax.grad(lambda f: lu_solve(f, b).sum(), allow_int=True)(factors)
+        for loss in lambda f: lu_solve(f, b).sum(), lambda f: lu_slogdet(f)[1]:
+            with pytest.raises(ValueError, match="LU factors have no derivative"):
+                jax.grad(loss, allow_int=True)(factors)
+
+
+def of_factors(factor, solve, logdet, a, b):
+    """Return a number for which everything that factors serve is needed."""
+    factors = factor(a)
+    x, y = solve(factors, b, 0), solve(factors, b, 1)
+    return (x * jnp.cos(y)).sum() + logdet(factors)
+
+
+def theirs(a, b):
+    """Return the same with JAX's own functions, for one device."""
+
+    def solved(a, b, trans):
+        return jnp.linalg.solve(a.T if trans else a, b)
+
+    return of_factors(lambda a: a, solved, lambda a: jnp.linalg.slogdet(a)[1], a, b)
+
+
+@both_kinds
+def test_one_set_of_factors_has_derivatives_of_both_modes_and_second_ones(kind, mesh):
+    """A likelihood takes its solutions and its determinant from the same factors."""
+    a, b, da = noise(9, 9) + 3 * np.eye(9), noise(9, 2), noise(9, 9, seed=1)
+
+    def ours(a, b):
+        return of_factors(lu_factor, lu_solve, lambda f: lu_slogdet(f)[1], a, b)
+
+    def derivatives(f):
+        slopes = jax.grad(f, (0, 1))
+        return jax.jit(lambda a, b: (slopes(a, b), jax.jvp(slopes, (a, b), (da, b))))
+
+    expected = derivatives(theirs)(a, b)
+    with devices(mesh, kind):
+        answer = derivatives(ours)(a, b)
+    for mine, wanted in zip(*map(jax.tree.leaves, (answer, expected)), strict=True):
+        scale = np.abs(wanted).max()
+        np.testing.assert_allclose(mine, wanted, atol=1e-10 * scale)
+
+
+def test_what_the_factors_serve_is_one_factorisation():
+    """Eager too: a factor is not made again for a derivative."""
+    a = jax.ShapeDtypeStruct((64, 64), np.float64, sharding=BLOCKS)
+    b = jax.ShapeDtypeStruct((64,), np.float64)
+
+    def ours(a, b):
+        factors = lu_factor(a)
+        return (lu_solve(factors, b) ** 2).sum() + lu_solve(factors, b, 1).sum()
+
+    with devices((4, 2)):
+        steps, *_ = plan(64)
+        program = measure(jax.grad(ours), a, b)
+    assert 3 * steps <= program.counts["all-gather"] <= 3 * steps + 4
 
 
 def test_the_second_derivative_of_a_solution_is_that_of_jax():
@@ -654,6 +728,153 @@ def test_the_second_derivative_of_a_solution_is_that_of_jax():
     np.testing.assert_allclose(answer, expected, atol=1e-9 * np.abs(expected).max())
 
 
+# ------------------------------------------------------------- meshes of a user
+
+
+NAMES = "model", "data"
+TWO_KINDS = [(KINDS[i], KINDS[j]) for i in (0, 1) for j in (0, 1)]
+
+
+def users_mesh(kind, other):
+    """A mesh of 2 x 2 with other names, between which lies an axis of another use."""
+    kinds = kind, other, kind
+    return jax.set_mesh(jax.make_mesh((2, 2, 2), ("model", "batch", "data"), kinds))
+
+
+def all_of_it(a, b):
+    """Return a solution and a logarithm, with the names of a user."""
+    factors = lu_factor(a, NAMES)
+    return lu_solve(factors, b), lu_slogdet(factors)[1]
+
+
+def loss_of_it(a, b):
+    x, logarithm = all_of_it(a, b)
+    return (x**2).sum() + logarithm
+
+
+@pytest.mark.parametrize(("kind", "other"), TWO_KINDS)
+def test_a_batch_lies_along_an_axis_of_its_own(kind, other):
+    """An Auto one sends nothing along it, an Explicit one panels, but no matrix."""
+    a, b = noise(2, 16, 16), noise(2, 16)
+    x = np.linalg.solve(a, b[..., None])[..., 0]
+    back = np.linalg.solve(a.swapaxes(1, 2), 2 * x[..., None])
+    slopes = np.linalg.inv(a).swapaxes(1, 2) - back * x[:, None]
+    with users_mesh(kind, other):
+        mine = jax.device_put(a, jax.P("batch", *NAMES))
+        side = jax.device_put(b, jax.P("batch"))
+        values = jax.jit(jax.vmap(all_of_it, spmd_axis_name="batch"))(mine, side)
+        slope = jax.jit(jax.vmap(jax.grad(loss_of_it), spmd_axis_name="batch"))
+        found = slope(mine, side)
+        assert found.sharding.is_equivalent_to(mine.sharding, 3)
+        assert values[0].sharding.is_equivalent_to(side.sharding, 2)
+        steps = measure(slope, mine, side).collectives
+    along = [step.bytes for step in steps if "batch" in step.axes]
+    assert max(along, default=0) <= (0 if other is AxisType.Auto else 8 * 16 * 5)
+    np.testing.assert_allclose(values[0], x, rtol=1e-10)
+    np.testing.assert_allclose(values[1], np.linalg.slogdet(a)[1], rtol=1e-10)
+    np.testing.assert_allclose(found, slopes, atol=1e-10 * np.abs(slopes).max())
+
+
+def test_one_matrix_serves_a_batch_of_sides_and_one_side_a_batch_of_matrices():
+    a, b = noise(2, 8, 8), noise(2, 8)
+    for axes, sides in ((None, 0), b), ((0, None), b[0]):
+        matrices = a if axes[0] == 0 else a[0]
+        for kind, other in TWO_KINDS[1:3]:
+            with users_mesh(kind, other):
+                one = functools.partial(solve, axes=NAMES)
+                each = jax.vmap(one, axes, spmd_axis_name="batch")
+                x = jax.jit(each)(matrices, sides)
+            expected = np.linalg.solve(matrices, sides[..., None])[..., 0]
+            np.testing.assert_allclose(x, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "other"), TWO_KINDS[1:3])
+def test_an_axis_that_is_not_named_is_left_alone(kind, other):
+    a, b = noise(13, 13), noise(13)
+    with users_mesh(kind, other), jax.numpy_dtype_promotion("strict"):
+        np.testing.assert_allclose(
+            solve(a, b, axes=NAMES), np.linalg.solve(a, b), rtol=1e-9
+        )
+        np.testing.assert_allclose(det(a, NAMES), np.linalg.det(a), rtol=1e-9)
+        assert cost(lu_factor, jnp.asarray(a), axes=NAMES).parts["panels"]
+
+
+def test_axes_that_are_not_two_or_not_free_are_refused():
+    a = jnp.eye(8)
+    with devices((2, 4)):
+        for axes in ("x",), ("x", "x"), ("x", "y", "z"):
+            with pytest.raises(ValueError, match="pass the names of two axes"):
+                lu_factor(a, axes)
+        with pytest.raises(ValueError, match=r"no mesh axis \['model', 'data'\]"):
+            solve(a, a[0], axes=NAMES)
+        inside = jax.shard_map(det, in_specs=jax.P(), out_specs=jax.P())
+        with pytest.raises(ValueError, match="call this outside of it"):
+            inside(a)
+
+
+def test_a_shard_map_over_other_axes_may_be_around_it():
+    a = noise(2, 8, 8)
+    with users_mesh(KINDS[1], KINDS[1]):
+        spec = jax.P("batch")
+        around = jax.shard_map(
+            lambda a: slogdet(a[0], NAMES)[1][None],
+            in_specs=spec,
+            out_specs=spec,
+            axis_names={"batch"},
+            check_vma=False,
+        )
+        found = jax.jit(around)(a)
+    np.testing.assert_allclose(found, np.linalg.slogdet(a)[1], rtol=1e-10)
+
+
+# ------------------------------------------------------------- what factors tell
+
+
+@both_kinds
+def test_the_first_zero_pivot_is_named_by_its_column(kind, mesh):
+    with devices(mesh, kind):
+        order = [column for column in columns(13) if column < 13]
+        for bad in ([], [order[4]], [order[9], order[2]]):
+            a = noise(13, 13)
+            a[:, bad] = 0
+            first = min(bad, key=order.index, default=-1)
+            assert first_zero_pivot(lu_factor(a)) == first
+        assert first_zero_pivot(lu_factor(np.full((13, 13), np.nan))) == order[0]
+
+
+@both_kinds
+@pytest.mark.parametrize("n", [13, 32])
+def test_nan_reaches_no_column_before_its_own(kind, mesh, n):
+    """In the order of elimination, and by panels; those before are as without it."""
+    with devices(mesh, kind):
+        plan = lu.plan(n)
+        order = lu.order_of(plan, 1).ravel().tolist()
+        for row, column in (3, 7), (n - 1, order[2 * plan.width % n]):
+            a = noise(n, n)
+            before = order.index(column) // plan.width * plan.width
+            finite = lu.diagonal(lu_factor(a).held, plan)[:before]
+            a[row, column] = np.nan
+            factors = lu_factor(a)
+            np.testing.assert_array_equal(
+                lu.diagonal(factors.held, plan)[:before], finite
+            )
+            found = int(first_zero_pivot(factors))
+            assert found < 0 or order.index(found) >= before
+
+
+def test_a_may_be_donated():
+    """The factors take its place, and solve without it."""
+    a, b = noise(64, 64), noise(64)
+    with devices((2, 4)):
+        mine = jax.device_put(a, BLOCKS)
+        alone = jax.jit(lambda a: lu_factor(a).alone(), donate_argnums=0)
+        factors = alone(mine)
+        assert mine.is_deleted()
+        np.testing.assert_allclose(lu_solve(factors, b), np.linalg.solve(a, b))
+        slope = jax.jit(jax.grad(lambda b: lu_solve(factors, b).sum()))(b)
+        np.testing.assert_allclose(slope, np.linalg.solve(a.T, np.ones(64)))
+
+
 # ---------------------------------------------------------------- what it costs
 
 
@@ -666,8 +887,8 @@ def test_the_cost_is_near_its_leading_terms(mesh, n, loops):
     (x, y), more = mesh, 1 + 1 / loops
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh(mesh, ("x", "y"))):
         parts = cost(lu_factor, jax.ShapeDtypeStruct((n, n), np.float64)).parts
-        steps, width = plan(n)
-        assert len(windows(steps, x)) == loops
+        width, stages = plan(n).width, windows(plan(n))
+        assert len(stages) == loops
     panels = more * (1 - 1 / y) * n**2 / (2 * x)
     assert abs(parts["panels"] / (8 * panels) - 1) < 0.05
     rows = parts["pivot rows"] + parts["displaced rows"]
@@ -798,11 +1019,10 @@ def test_lu_factor_passes_the_tests_of_scipy_for_shapes_and_types(
     case.test_empty(0, 0)
 
 
-@pytest.mark.parametrize("n", [2, 20])
-def test_lu_passes_the_tests_of_scipy(n, scipy_class):
+def test_lu_passes_the_tests_of_scipy(scipy_class):
     case = scipy_class("TestLU")
-    case.test_simple_lu_shapes_real_complex([n, n])
-    case.test_simple_lu_shapes_real_complex_2d_indices([n, n])
+    case.test_simple_lu_shapes_real_complex([20, 20])
+    case.test_simple_lu_shapes_real_complex_2d_indices([20, 20])
 
 
 def test_lu_solve_passes_the_tests_of_scipy(scipy_class, monkeypatch):
@@ -878,17 +1098,24 @@ def test_what_is_no_array_of_numbers_is_refused(bad):
             lu_solve(np.eye(1), np.ones(1))
 
 
+def test_strict_promotion_and_arrays_of_numpy_are_served():
+    a, b = noise(13, 13, dtype=np.float32), noise(13, dtype=np.complex64)
+    with jax.numpy_dtype_promotion("strict"), devices((2, 4)):
+        x = solve(a, b, refine=1)
+    assert x.dtype == np.complex64
+    assert_solved(a.astype(np.complex64), x, b, np.complex64)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_strict_promotion_and_arrays_of_numpy_are_served(kind):
+def test_strict_promotion_is_enough_for_each_function(kind):
+    """A refusal comes while JAX traces, so nothing has to be compiled."""
     a, b = noise(13, 13, dtype=np.float32), noise(13, dtype=np.complex64)
     with jax.numpy_dtype_promotion("strict"), devices((2, 4), kind):
-        x = solve(a, b, refine=1)
-        again = lu_solve(lu_factor(a), b)
-        slopes = jax.grad(lambda a: slogdet(a)[1])(a)
+        x = jax.eval_shape(lambda: solve(a, b, refine=1))
+        again = jax.eval_shape(lambda: lu_solve(lu_factor(a), b))
+        slopes = jax.eval_shape(jax.grad(lambda a: slogdet(a)[1]), a)
     assert x.dtype == again.dtype == np.complex64
-    assert_solved(a.astype(np.complex64), x, b, np.complex64)
-    assert_solved(a.astype(np.complex64), again, b, np.complex64)
-    np.testing.assert_allclose(slopes, np.linalg.inv(a).T, atol=1e-3)
+    assert slopes.dtype == np.float32
 
 
 @pytest.mark.parametrize("shape", [(4, 2), (1, 8), (2, 2)])

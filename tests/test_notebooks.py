@@ -1,8 +1,13 @@
 """Every page runs as a plain notebook, and one that does not is named with its cell."""
 
+from dataclasses import replace
+
+import elsewhere
 import notebooks
 import pytest
 import tiny_site
+
+from examples import charts, communication
 
 HEAD = tiny_site.HEAD.removesuffix("---\n") + "needs: jax\n---\n"
 PROJECT = '[project]\nrequires-python = ">=3.12"\ndependencies = ["jax>=0.12"]\n'
@@ -122,6 +127,32 @@ def test_other_words_than_the_site_shows_are_a_failure(better, capsys):
     assert "-two\n+three" in words
 
 
+PROCESSES = f"""{HEAD}# Processes
+
+```{{code-cell}}
+---
+expect: |
+  [processes 0, 1]
+  3
+---
+from IPython.display import display
+
+box = '<div role="group" aria-label="processes 0, 1"><pre>3</pre></div>'
+display({{"text/plain": "[processes 0, 1]\\n3", "text/html": box}}, raw=True)
+```
+"""
+
+
+@pytest.mark.usefixtures("book")
+def test_what_processes_show_is_compared_with_what_a_cell_expects(tmp_path, capsys):
+    file = tmp_path / "docs/processes.md"
+    file.write_text(PROCESSES)
+    assert notebooks.main(["processes"]) == 0
+    file.write_text(PROCESSES.replace("\n  3\n", "\n  4\n"))
+    assert notebooks.main(["processes"]) == 1
+    assert "-4\n+3" in capsys.readouterr().out
+
+
 BASE = f"""{HEAD}# A base
 
 ```{{code-cell}}
@@ -166,6 +197,20 @@ def test_a_changed_check_that_does_not_fail_is_named(capsys):
 
 
 @pytest.mark.usefixtures("book")
+def test_a_change_may_raise_any_error_but_those_of_nonsense(monkeypatch):
+    (notebooks.DOCS / "checks.md").write_text(
+        CHECKS.replace("    assert n == 7", "    n")
+    )
+    (page,) = notebooks.pages(["checks"])
+    (name,) = notebooks.changes.sample(page, 100, "")
+    made = {name: [("an index", "[][1]"), ("a name", "unknown"), ("a sum", "1 / 0")]}
+    monkeypatch.setattr(notebooks.changes, "sample", lambda *_: made)
+    assert notebooks.main(["checks"]) == 1
+    (believed,) = notebooks.outcome(page)["believed"]
+    assert "a name  NameError" in believed
+
+
+@pytest.mark.usefixtures("book")
 def test_named_pages_run_alone(capsys):
     assert notebooks.main(["good"]) == 0
     assert "1 of 1 notebooks ran" in capsys.readouterr().out
@@ -183,3 +228,19 @@ def test_the_lock_gives_versions_without_hashes():
     )
     expected = "colorama==0.4.6 ; sys_platform == 'win32'\njax==0.12.0.1\n"
     assert notebooks.constraints(lock) == expected
+
+
+def test_what_only_the_site_shows_of_other_machines_is_left_out():
+    program = communication.Program((), 4, 4, 4)
+    table = elsewhere.Machines(program, {"H100": program})
+    told = replace(program, elsewhere=table)
+    assert "compiled for" in str(told) + told._repr_html_()
+    assert notebooks.here(str(told)).strip() == str(program)
+    assert notebooks.here(told._repr_html_()) == program._repr_html_()
+    assert notebooks.here("temporaries 4 B\nmore") == "temporaries 4 B\nmore"
+    rows = {"cut": {"CPU": 8, "H100": 4}, "whole": {"CPU": 0, "H100": 1}}
+    alone = {name: {"CPU": bars["CPU"]} for name, bars in rows.items()}
+    chart, mine = (charts.bars(each, "B")._repr_html_() for each in (rows, alone))
+    assert notebooks.here(chart) == notebooks.here(mine)
+    other = charts.bars(alone | {"cut": {"CPU": 9}}, "B")._repr_html_()
+    assert notebooks.here(other) != notebooks.here(mine)

@@ -30,6 +30,8 @@ class Site:
             file = folder / "docs" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
+        if "myst_nb" in settings.get("extensions", ()):  # else it keeps them here
+            settings.setdefault("nb_execution_cache_path", str(folder / "cache"))
         self.settings = settings
         self.build()
 

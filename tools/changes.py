@@ -111,7 +111,7 @@ def opposites(test):
     elif isinstance(test, ast.Compare):
         yield from comparisons(test)
     elif isinstance(test, ast.Call) and guards.called(test) == "all":
-        (values,) = test.args
+        values = test.args[0] if test.args else test.func.value  # all(x), (x).all()
         yield from opposites(getattr(values, "elt", values))
     else:
         yield test, ast.UnaryOp(ast.Not(), test)

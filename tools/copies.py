@@ -3,8 +3,8 @@
     python tools/copies.py
 
 Modules are copied alone, the README and figures are read as they stand. The README's
-table of pages and modules comes from the contents, docs/index.md. A test holds all of
-them to be as this writes them.
+table of pages and modules comes from the contents, docs/index.md. Each module has a
+page of a few lines, which the site fills. Tests hold all to be as this writes them.
 """
 
 import re
@@ -15,12 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "docs/_ext"))
 
-from book import contents  # noqa: E402  (lies in docs/_ext)
+from book import contents, module_reference  # noqa: E402  (lies in docs/_ext)
 from book.facts import facts  # noqa: E402
 
 COLOURED = "docs/_static/site.css", "docs/_static/logo.svg", "docs/figures/*.svg"
 NUMBERED = re.compile(r"(device-(\d)(?:: |\{fill:))#[0-9a-f]{6}")
-CYCLE = 4, 5, 2, 6, 1, 0  # the devices whose colours stand out on white and on black
 TABLE = r"^\| part \|.*\n(?:\|.*\n)*\|.*$"
 MODULE = r"^COLOURS = .*\nCOLOURS \+= .*$"
 
@@ -30,7 +29,7 @@ def rules() -> Iterator[tuple[str, str, str]]:
     book = facts()
     first, last = (", ".join(f'"{c}"' for c in book.colours[i : i + 4]) for i in (0, 4))
     yield "src/examples/*.py", MODULE, f"COLOURS = ({first})\nCOLOURS += ({last})"
-    cycle = ", ".join(f"'{book.colours[n].removeprefix('#')}'" for n in CYCLE)
+    cycle = ", ".join(f"'{colour.removeprefix('#')}'" for colour in book.lines)
     yield "docs/matplotlibrc", r"(?<='color', )\[.*\]", f"[{cycle}]"
     release = book.jax.replace(".", ", ")
     checked = r"(?<=__version_info__ >= \().*(?=\))"
@@ -59,12 +58,23 @@ def recoloured(text) -> str:
     return NUMBERED.sub(lambda found: found[1] + facts().colours[int(found[2])], text)
 
 
+def stubs() -> dict[Path, str]:
+    """Return the pages of modules, and what stands in each."""
+    return module_reference.stubs(ROOT / "docs", ROOT / "src/examples")
+
+
 def main():
-    """Write the files that differ, and say which."""
-    for file, text in sorted(copies().items()):
-        if file.read_text() != text:
+    """Write the files that differ, and say which; remove pages of modules that went."""
+    written = copies() | stubs()
+    for file, text in sorted(written.items()):
+        if not file.exists() or file.read_text() != text:
+            file.parent.mkdir(exist_ok=True)
             file.write_text(text)
             print(file.relative_to(ROOT))
+    for file in ROOT.glob(f"docs/{module_reference.PAGES_OF_MODULES}/*.md"):
+        if file not in written:
+            file.unlink()
+            print(file.relative_to(ROOT), "removed")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Check every link of the built site: `python tools/links.py docs/_build/html`.
 
 Inside the site each file and each anchor must exist, also when the site is opened from
-the file system. Links to other hosts are followed where there is a network; otherwise
-they are listed as not tried.
+the file system. So must each anchor that was ever published, for others link to it:
+`tests/anchors.txt` lists them, and `--keep` before the site's folder adds the new ones.
+Links to other hosts are followed where there is a network; otherwise they are listed as
+not tried.
 
 Neither LinkChecker nor Sphinx's `linkcheck` can do this: the first sees no page to
 which nothing links, takes a folder for a page, and a path from the root for another
@@ -23,6 +25,9 @@ LINKS = {"a": "href", "img": "src", "link": "href", "script": "src", "source": "
 IGNORED = {"data", "javascript", "mailto"}
 AGENT = {"User-Agent": "Mozilla/5.0 (link check of a book)"}
 GONE = {404, 410}
+PUBLISHED = Path(__file__).resolve().parents[1] / "tests/anchors.txt"
+OF_A_CELL = re.compile(r"cell-[0-9a-f]{6}(?:-\d+)?")  # which goes when the cell changes
+TARGETS = "div", "dl", "dt", "section", "span"  # in the text of a page
 
 
 class Link(NamedTuple):
@@ -39,6 +44,7 @@ class Reader(HTMLParser):
         """Read `text`."""
         super().__init__()
         self.links, self.anchors = set(), {"", "top"}
+        self.targets, self.inside = set(), False
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -47,6 +53,13 @@ class Reader(HTMLParser):
         self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
         if target := given.get(LINKS.get(tag)):
             self.links.add(target)
+        self.inside |= tag == "article"
+        if self.inside and tag in TARGETS and given.get("id"):
+            self.targets.add(given["id"])
+
+    def handle_endtag(self, tag):
+        """Note where the text of the page ends."""
+        self.inside &= tag != "article"
 
 
 def read(root) -> dict[str, Reader]:
@@ -93,6 +106,25 @@ def broken(root) -> list[str]:
                 fault := problem(Link(file, target), root, pages)
             ):
                 found.append(f"{file}: {target} {fault}")
+    return found
+
+
+def published(root) -> list[str]:
+    """List the headings and other targets of the site, such as `a/b.html#heading`."""
+    pages = read(root).items()
+    found = {(file, name) for file, page in pages for name in page.targets}
+    return sorted(f"{file}#{n}" for file, n in found if not OF_A_CELL.fullmatch(n))
+
+
+def lost(root, kept) -> list[str]:
+    """Say which of these anchors the site does not have any more."""
+    pages, found = read(root), []
+    for address in kept:
+        file, _, anchor = address.partition("#")
+        if file not in pages:
+            found.append(f"{address} was published, and the page is gone")
+        elif anchor not in pages[file].anchors:
+            found.append(f"{address} was published, and is no anchor any more")
     return found
 
 
@@ -150,7 +182,7 @@ def follow(links) -> list[str]:
 
 def main(root):
     """Check the site below `root`; return 1 when a link is broken."""
-    faults = broken(root)
+    faults = broken(root) + lost(root, PUBLISHED.read_text().split())
     print(*faults, sep="\n")
     print(f"{len(read(root))} files read: {len(faults)} broken links inside the site")
     links = external(root)
@@ -162,5 +194,12 @@ def main(root):
     return 1 if faults else 0
 
 
+def keep(root):
+    """Add the anchors of the site below `root` to those that were published."""
+    known = PUBLISHED.read_text().split() if PUBLISHED.exists() else []
+    PUBLISHED.write_text("\n".join(sorted({*known, *published(root)})) + "\n")
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    *options, folder = sys.argv[1:]
+    sys.exit(keep(Path(folder)) if options == ["--keep"] else main(Path(folder)))

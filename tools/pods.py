@@ -1,169 +1,151 @@
-"""Compile the book's programs for TPU pods that are not there: `tools/pods.py FOLDER`.
+"""Compile the book's programs for machines that are not there: `tools/pods.py FOLDER`.
 
-libtpu holds the compiler of a TPU, and needs none. Each program of `PROGRAMS` is
-compiled for each pod of `PODS`, one after the other (libtpu wants to be alone) and each
-in a process of its own (so that a compilation may be given up), and FOLDER/pods.csv
-keeps a row for each. FOLDER/torus.csv keeps how far apart neighbours in a mesh are.
-Names of programs after FOLDER compile these again, and keep the other rows; `torus`
-does the second table alone.
+Each program of `PROGRAMS` is compiled for 8, 512 and 4096 TPU v5p chips and as many
+H100, one after the other and each in a process of its own, so that a compilation may
+be given up, and FOLDER/pods.csv keeps a row for each. FOLDER/torus.csv keeps how far
+apart neighbours in a mesh are on a torus, FOLDER/meshes.csv what leaves a host, for
+meshes of other shapes. Words after FOLDER choose programs, machines and numbers of
+chips, such as `summa h100 512`, or one of the other tables, `torus` and `meshes`; rows
+that they do not name stay.
+
+`off_host` is what leaves the host that sends most, in bytes, if messages go as
+`measure` counts them: an all-to-all and a permutation straight to where they are
+needed, all else around a ring that visits the devices of one host after the other. A
+library that sums up within a host first, or switches that do, send less; for TPUs,
+whose links do not pass through hosts, it is not told.
 """
 
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 
 import jax
 import numpy as np
-from jax.experimental import topologies  # no public name yet, as for the next
-from jax.experimental.mesh_utils import create_device_mesh
+from jax.experimental.mesh_utils import create_device_mesh  # no public name yet
+from jax.sharding import AbstractMesh, AxisType, Mesh
 from records import keep
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "src"))  # for the modules whose bytes are told
+
+from pod_programs import CHIPS, MESHES, PROGRAMS, Program  # noqa: E402
+
+from examples.communication import Collective, read  # noqa: E402
+from examples.machines import described  # noqa: E402
+
 LIMIT = 300  # seconds, after which a compilation is given up
-PODS = {"v5p:2x2x2": 8, "v5p:8x8x8": 512, "v5p:16x16x16": 4096}
-MESHES = {  # by the axes of a mesh: its shape in each of the pods
-    "x": ((8,), (512,), (4096,)),
-    "xy": ((2, 4), (16, 32), (64, 64)),
-    "xyz": ((2, 2, 2), (8, 8, 8), (16, 16, 16)),
+MACHINES = {  # the names of their topologies, as XLA writes them
+    "v5p": dict(zip(CHIPS, ("2x2x2", "8x8x8", "16x16x16"), strict=True)),
+    "h100": {chips: f"1x{chips // 8}x8" for chips in CHIPS},
 }
-ALONE = {  # what libtpu wants to hear where there is no TPU
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    "JAX_PLATFORMS": "cpu",
-    "TPU_SKIP_MDS_QUERY": "1",
-}
-
-
-# ----------------------------------------------------------------------- the programs
-
-
-@dataclass(frozen=True)
-class Program:
-    """A function `call` of arrays with these `specs`.
-
-    `axes` names those of the mesh, `sizes` gives the length of every axis of the arrays
-    in each pod, None where the program is not compiled. `wire` is the type of what is
-    sent, if other than in memory.
-    """
-
-    call: str
-    axes: str
-    specs: tuple
-    sizes: tuple
-    dtype: str
-    ndim: int = 2
-    wire: str | None = None
-
-
-BLOCKS = jax.P("x", "y")
-ROWS, COLUMNS = jax.P("x", None), jax.P(None, "x")
-WIDE = (16384, 131072, 524288)
-ROUND = (16384, 65536, 262144)
-CUBES = (512, 2048, 4096)
-
-
-def field(call, axes):
-    """Return a program that transforms a complex cube."""
-    return Program(call, axes, (jax.P(*axes),), CUBES, "complex64", ndim=3)
-
-
-summa = partial(Program, "examples.matmul:summa", "xy", (BLOCKS, BLOCKS), WIDE)
-line = partial(Program, axes="x", sizes=ROUND, dtype="bfloat16")
-equations = partial(Program, axes="xy", sizes=WIDE, dtype="float32")
-layers = (jax.P("x", ("z", "y")), jax.P(("z", "x"), "y"))
-PROGRAMS = {
-    "summa": summa("bfloat16"),
-    "summa float32": summa("float32", wire="bfloat16"),
-    "summa_25d": Program("examples.matmul:summa_25d", "xyz", layers, WIDE, "bfloat16"),
-    "jnp.dot": Program("jax.numpy:dot", "xy", (BLOCKS, BLOCKS), WIDE, "bfloat16"),
-    "ag_matmul": line("examples.collective_matmul:ag_matmul", specs=(ROWS, COLUMNS)),
-    "matmul_rs": line("examples.collective_matmul:matmul_rs", specs=(COLUMNS, ROWS)),
-    "fftn slabs": field("examples.fft:fftn", "x"),
-    "fftn pencils": field("examples.fft:fftn", "xy"),
-    "fftn_transposed pencils": field("examples.fft:fftn_transposed", "xy"),
-    "jnp.fft.fftn pencils": field("jax.numpy.fft:fftn", "xy"),
-    "lu_factor": equations("examples.lu:lu_factor", specs=(BLOCKS,)),
-    "solve": equations("examples.lu:solve", specs=(BLOCKS, jax.P())),
-    "cho_factor": equations("examples.cholesky:cho_factor", specs=(BLOCKS,)),
-    "jnp.linalg.solve": equations(
-        "jax.numpy.linalg:solve", specs=(BLOCKS, jax.P()), sizes=(1024, 131072, None)
-    ),
-}
+SHAPES = ((4, 128), (8, 64), (16, 32), (32, 16), (64, 8), (128, 4))  # of 512 chips
+ALONE = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "JAX_PLATFORMS": "cpu"}
 
 
 # -------------------------------------------------------------------- the compilations
 
 
-def chips(topology: str) -> list:
-    """Return the chips of a pod, as libtpu describes it."""
-    return topologies.get_topology_desc(topology, platform="tpu").devices
+def devices(machine: str, chips: int) -> list[jax.Device]:
+    """Return the chips of a machine, as its compiler describes them."""
+    if machine == "h100":
+        return described(machine, hosts=chips // 8)
+    return described(f"{machine}:{MACHINES[machine][chips]}")
 
 
-def pod_mesh(topology: str, axes: str) -> jax.sharding.Mesh:
-    """Return the mesh of `MESHES` on a pod, whose axes it may have to split."""
-    shape = MESHES[axes][[*PODS].index(topology)]
-    places = create_device_mesh(shape, chips(topology), allow_split_physical_axes=True)
-    return jax.sharding.Mesh(places, tuple(axes), axis_types=axis_types(axes))
+def mesh_of(machine: str, shape: tuple[int, ...], axes: tuple[str, ...]) -> Mesh:
+    """Return a mesh of a machine, which may have to split an axis of the torus."""
+    every = devices(machine, math.prod(shape))
+    places = create_device_mesh(shape, every, allow_split_physical_axes=True)
+    # Auto: the book's functions run under it and JAX's own do too
+    return Mesh(places, axes, axis_types=(AxisType.Auto,) * len(axes))
 
 
-def axis_types(axes: str) -> tuple:
-    """Return Auto axes, under which the book's functions run and JAX's own do too."""
-    return (jax.sharding.AxisType.Auto,) * len(axes)
+def at_size(name: str, chips: int) -> tuple[Program, int | None, tuple[int, ...]]:
+    """Return a program, and its n and its mesh for so many chips."""
+    program, which = PROGRAMS[name], CHIPS.index(chips)
+    return program, program.sizes[which], MESHES[program.axes][which]
 
 
-def arguments(program: Program, n: int, mesh: jax.sharding.Mesh) -> list:
-    """Describe the arrays that the program takes, without making them."""
-    shapes = [(n,) * (program.ndim if spec else 1) for spec in program.specs]
-    return [
-        jax.ShapeDtypeStruct(shape, program.dtype, sharding=jax.NamedSharding(mesh, s))
-        for shape, s in zip(shapes, program.specs, strict=True)
-    ]
-
-
-def compiled(name: str, topology: str) -> dict:
-    """Compile a program for a pod, and return what the table says of it."""
-    program, mesh = PROGRAMS[name], pod_mesh(topology, PROGRAMS[name].axes)
-    n = program.sizes[[*PODS].index(topology)]
-    function = resolve_name(program.call)
-    if name == "jnp.dot":
-        function = jax.jit(function, out_shardings=jax.NamedSharding(mesh, BLOCKS))
-    measure = resolve_name("examples.communication:measure")
-    start = time.perf_counter()
+def compiled(program: Program, n: int, mesh: Mesh):
+    """Compile a program; return what XLA made of it, and its collectives."""
     with jax.set_mesh(mesh):
-        measured = measure(function, *arguments(program, n, mesh))
+        function, given = program.make(program, n, mesh)
+        function = function if hasattr(function, "lower") else jax.jit(function)
+        made = function.lower(*given).compile()
+    return made, counted(read(made.as_text(), mesh).collectives)
+
+
+def counted(collectives: Iterable[Collective]) -> list[Collective]:
+    """Return one step of a loop that ends when it likes, or else all."""
+    steps = [replace(each, times=1) for each in collectives if each.times is None]
+    return steps or [*collectives]
+
+
+def told(name: str, machine: str, chips: int) -> dict:
+    """Compile a program for a machine, and return what the table says of it."""
+    program, n, shape = at_size(name, chips)
+    mesh = mesh_of(machine, shape, program.axes)
+    start = time.perf_counter()
+    made, collectives = compiled(program, n, mesh)
+    held, counts = made.memory_analysis(), {}
+    for each in collectives:
+        counts[each.kind] = counts.get(each.kind, 0) + each.times
     return {
-        "arguments": measured.arguments,
-        "temporaries": measured.temporaries,
-        "sent": measured.sent,
-        "collectives": "; ".join(f"{v} {k}" for k, v in measured.counts.items()),
+        "arguments": held.argument_size_in_bytes,
+        "temporaries": held.temp_size_in_bytes,
+        "sent": sum(each.sent * each.times for each in collectives),
+        "off_host": "" if machine == "v5p" else off_host(collectives, mesh),
+        "collectives": "; ".join(f"{n} {kind}" for kind, n in sorted(counts.items())),
+        "instructions": len(re.findall(r"(?m)^ .* = ", made.as_text())),
         "seconds": round(time.perf_counter() - start),
     }
 
 
-def expected(program: Program, n: int, shape: tuple) -> dict:
-    """Return the bytes that the module's `cost` predicts, if the book has a module."""
-    module, _, _ = program.call.partition(":")
-    if not module.startswith("examples."):
+def off_host(collectives: Iterable[Collective], mesh: Mesh) -> int:
+    """Return the bytes that leave the host that sends most."""
+    hosts = np.array([device.process_index for device in mesh.devices.flat])
+    leaving = np.zeros(hosts.max() + 1)
+    for each in collectives:
+        groups = hosts[np.array(each.groups)]
+        if each.kind == "collective-permute":
+            here, size = groups[:, 0], each.sent * (groups[:, 0] != groups[:, 1])
+        elif each.kind.endswith("all-to-all"):
+            here = groups
+            size = (groups[..., None] != groups[:, None]).sum(-1)
+            size = each.bytes * size / groups.shape[1]
+        else:
+            here = np.sort(groups)
+            size = each.sent * (here != np.roll(here, -1, axis=1))
+        np.add.at(leaving, here, size * each.times)
+    return round(leaving.max())
+
+
+def expected(name: str, machine: str, chips: int) -> dict:
+    """Return the bytes of the program's formula, if the book has one."""
+    program, n, shape = at_size(name, chips)
+    if program.formula is None:
         return {}
-    mesh = jax.sharding.AbstractMesh(shape, tuple(program.axes))
-    dtype = program.wire or program.dtype
+    if machine != "v5p":
+        program = replace(program, wire=None)
+    mesh = AbstractMesh(shape, program.axes)
     with jax.sharding.use_abstract_mesh(mesh):
-        given = arguments(replace(program, dtype=dtype), n, mesh)
-        cost = resolve_name(f"{module}:cost")(resolve_name(program.call), *given)
-    return {"formula": getattr(cost, "sent", cost)}
+        return {"formula": program.formula(program, n, mesh)}
 
 
 def said(process: subprocess.CompletedProcess) -> dict:
-    """Return what a compilation printed last, or the error that ended it."""
-    if process.returncode == 0:
-        return json.loads(process.stdout.splitlines()[-1])
+    """Return what a compilation printed last, and what XLA says against it."""
+    if process.returncode == 0:  # XLA:GPU refuses nothing that is too large, but warns
+        notes = re.findall("Can't reduce memory use .*", process.stderr)
+        found = json.loads(process.stdout.splitlines()[-1])
+        return found | ({"note": notes[-1]} if notes else {})
     errors = [line for line in process.stderr.splitlines() if "Error: " in line]
     return {"note": (errors or process.stderr.splitlines())[-1][:300]}
 
@@ -179,28 +161,26 @@ def attempt(*words: str) -> dict:
         return {"seconds": LIMIT, "note": f"not compiled in {LIMIT} s"}
 
 
-def row(name: str, topology: str) -> dict | None:
-    """Return a row of the table, or None if the program has no size for the pod."""
-    program, which = PROGRAMS[name], [*PODS].index(topology)
-    n, shape = program.sizes[which], MESHES[program.axes][which]
-    if n is None:
-        return None
+def row(name: str, machine: str, chips: int) -> dict:
+    """Return a row of the table."""
+    program, n, shape = at_size(name, chips)
     return {
         "program": name,
-        "topology": topology,
-        "chips": PODS[topology],
+        "machine": machine,
+        "chips": chips,
+        "topology": MACHINES[machine][chips],
         "mesh": "x".join(map(str, shape)),
-        "shape": "x".join([str(n)] * program.ndim),
+        "shape": "x".join(map(str, program.shape(n))),
         "dtype": program.dtype,
-        **expected(program, n, shape),
-        **attempt("compile", name, topology),
+        **expected(name, machine, chips),
+        **attempt("compile", name, machine, str(chips)),
     }
 
 
-# --------------------------------------------------------------------------- the torus
+# -------------------------------------------------------------------------- the meshes
 
 
-def hops(mesh: jax.sharding.Mesh) -> list[np.ndarray]:
+def hops(mesh: Mesh) -> list[np.ndarray]:
     """Count the links between neighbours along each axis of a mesh on a cubic torus."""
     places = np.array([chip.coords for chip in mesh.devices.flat])
     places = places.reshape(*mesh.devices.shape, 3)
@@ -209,26 +189,23 @@ def hops(mesh: jax.sharding.Mesh) -> list[np.ndarray]:
     return [np.minimum(step, side - step).sum(-1) for step in steps]
 
 
-def orders(topology: str, axes: str, shape: tuple) -> dict[str, Callable]:
-    """Return three ways to put the chips of a pod in a mesh."""
-    mesh, every = jax.sharding.Mesh, chips(topology)
-    split = partial(create_device_mesh, allow_split_physical_axes=True)
+def orders(shape: tuple[int, ...], axes: tuple[str, ...]) -> dict[str, Callable]:
+    """Return three ways to put the chips of a torus in a mesh."""
+    every = devices("v5p", math.prod(shape))
     return {
-        "in the order of the list": lambda: mesh(
-            np.array(every).reshape(shape), tuple(axes)
-        ),
-        "jax.make_mesh": lambda: jax.make_mesh(shape, tuple(axes), devices=every),
-        "allow_split_physical_axes": lambda: mesh(split(shape, every), tuple(axes)),
+        "in the order of the list": lambda: Mesh(np.reshape(every, shape), axes),
+        "jax.make_mesh": lambda: jax.make_mesh(shape, axes, devices=every),
+        "allow_split_physical_axes": lambda: mesh_of("v5p", shape, axes),
     }
 
 
-def torus(topology="v5p:8x8x8") -> list[dict]:
+def torus() -> list[dict]:
     """Return how far apart neighbours are, for meshes of several shapes and orders."""
     rows = []
-    for shape in ((512,), (8, 64), (16, 32), (32, 16), (8, 8, 8)):
-        axes = "xyz"[: len(shape)]
-        for order, make in orders(topology, axes, shape).items():
-            about = {"topology": topology, "mesh": "x".join(map(str, shape))}
+    for shape in ((512,), *SHAPES, (8, 8, 8)):
+        axes = ("x", "y", "z")[: len(shape)]
+        for order, make in orders(shape, axes).items():
+            about = {"topology": "v5p:8x8x8", "mesh": "x".join(map(str, shape))}
             about["order"] = order
             try:
                 for axis, links in zip(axes, hops(make()), strict=True):
@@ -239,29 +216,63 @@ def torus(topology="v5p:8x8x8") -> list[dict]:
     return rows
 
 
+def meshes() -> list[dict]:
+    """Return what programs send along each axis and from a host, for other meshes."""
+    rows = []
+    for name in ("summa", "fftn pencils"):
+        for shape in SHAPES:
+            program, n, _ = at_size(name, math.prod(shape))
+            mesh = mesh_of("h100", shape, program.axes)
+            _, collectives = compiled(program, n, mesh)
+            along = {
+                axis: sum(c.sent * c.times for c in collectives if c.axes == (axis,))
+                for axis in program.axes
+            }
+            about = {"program": name, "mesh": "x".join(map(str, shape))}
+            rows.append(about | along | {"off_host": off_host(collectives, mesh)})
+    return rows
+
+
 # ------------------------------------------------------------------------- the tables
 
 
-def order() -> list[tuple[str, str]]:
-    """Return the keys of all rows: programs as in `PROGRAMS`, small pods first."""
-    return [(name, topology) for name in PROGRAMS for topology in PODS]
+def order() -> list[tuple[str, str, str]]:
+    """Return the keys of all rows: programs as in `PROGRAMS`, small machines first."""
+    return [
+        (name, machine, str(chips))
+        for name in PROGRAMS
+        for machine in MACHINES
+        for chips in CHIPS
+        if at_size(name, chips)[1]
+    ]
 
 
-def main(folder: Path, names: list[str]):
-    """Compile these programs for every pod, and keep both tables in `folder`."""
-    for topology in PODS:  # small ones first
-        for name in names:
-            if name != "torus" and (new := row(name, topology)):
-                print(*new.values(), flush=True)
-                keep(folder / "pods.csv", [new], order())
-    keep(folder / "torus.csv", attempt("torus")["rows"])
+def chosen(words: list[str]) -> list[tuple[str, str, str]]:
+    """Return the keys that these words name, those of few chips first."""
+    if words and {*words} <= {"torus", "meshes"}:
+        return []
+    names = [*PROGRAMS], [*MACHINES], [*map(str, CHIPS)]
+    some = [[each for each in kind if each in words] or kind for kind in names]
+    keys = [key for key in order() if all(map(list.__contains__, some, key))]
+    return sorted(keys, key=lambda key: int(key[2]))
+
+
+def main(folder: Path, words: list[str]):
+    """Compile what these words name, or all, and keep the tables in `folder`."""
+    for name, machine, chips in chosen(words):
+        new = row(name, machine, int(chips))
+        print(*new.values(), flush=True)
+        keep(folder / "pods.csv", [new], order())
+    for table in ("torus", "meshes"):
+        if not words or table in words:
+            keep(folder / f"{table}.csv", attempt(table)["rows"])
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case "compile", name, topology:
-            print(json.dumps(compiled(name, topology)))
-        case ["torus"]:
-            print(json.dumps({"rows": torus()}))
-        case folder, *names:
-            main(Path(folder), names or [*PROGRAMS])
+        case "compile", name, machine, chips:
+            print(json.dumps(told(name, machine, int(chips))))
+        case ["torus" | "meshes" as table]:
+            print(json.dumps({"rows": globals()[table]()}))
+        case folder, *words:
+            main(Path(folder), words)

@@ -6,6 +6,7 @@
 What is at the root is replaced, but for the editions. An edition is never changed: its
 folder must be new, and bear the name that pyproject.toml gives the edition. The file
 `editions.json` tells every page which editions there are, and which pages each has.
+Each site is published with an archive of itself (archive.py).
 """
 
 import json
@@ -17,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "docs/_ext"))
 
+import archive  # noqa: E402  (lies beside)
 from book.facts import facts  # noqa: E402  (lies in docs/_ext)
 
 EDITION = re.compile(r"\d{4}\.\d{1,2}")
@@ -80,6 +82,7 @@ def main(arguments):
     site, checkout, *edition = arguments
     if any(edition) and edition != [facts().edition]:
         sys.exit(f"the tag {edition[0]} is not the edition {facts().edition}")
+    archive.write(Path(site))
     publish(Path(site), Path(checkout), *edition)
 
 

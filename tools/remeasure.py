@@ -24,7 +24,7 @@ from records import NOISE, RECORDS, ROOT, TABLES, Table, table_of
 
 sys.path.append(str(ROOT / "docs/_ext"))
 
-from book.facts import facts
+from book.facts import facts, locked
 
 CPU = {
     "JAX_NUM_CPU_DEVICES": "8",
@@ -107,7 +107,8 @@ def told(change: Change) -> str:
 
 def measure(name: str, words: list[str]) -> str:
     """Run one measurement, print what changed, and return a line that sums it up."""
-    command = shlex.split(RECORDS["measurements"][name].format(libtpu=facts().libtpu))
+    versions = {"libtpu": facts().libtpu, "jaxlib": locked("jaxlib")}
+    command = shlex.split(RECORDS["measurements"][name].format(**versions))
     before = {file: values(file) for file in files_of(name)}
     print(f"== {name}", flush=True)
     start = time.monotonic()

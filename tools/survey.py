@@ -1,7 +1,8 @@
-"""Survey all operations with the JAX that is installed: `tools/survey.py FOLDER`.
+"""Survey all operations on three machines: `tools/survey.py FOLDER`.
 
-The table is kept as FOLDER/atlas.csv, or, for a JAX that is not that of the lock, as
-FOLDER/atlas-VERSION.csv; what differs from the book's table is printed.
+The table is kept as FOLDER/atlas.csv, with a row for each operation and machine. With a
+JAX that is not that of the lock only this machine is surveyed, and the table kept as
+FOLDER/atlas-VERSION.csv. What differs from the book's table is printed.
 """
 
 import os
@@ -20,17 +21,37 @@ from records import keep  # noqa: E402
 
 from examples import atlas  # noqa: E402
 from examples.communication import read  # noqa: E402
+from examples.machines import described  # noqa: E402
+
+MACHINES = {"CPU": None, "TPU v5p": "v5p:2x2x2", "H100": "h100"}  # and topologies
+
+
+def devices(machine):
+    """Return the eight devices of a machine, which is described unless it is this."""
+    return described(MACHINES[machine]) if MACHINES[machine] else jax.devices()
+
+
+def in_book(file, machine):
+    """Return the rows of a machine that the book has, if any."""
+    try:
+        return atlas.load(file, machine=machine)
+    except ValueError:
+        return []
 
 
 def main(folder):
     """Write the table of this JAX into `folder`, and print what differs."""
-    rows, book = atlas.survey(read), folder / "atlas.csv"
+    book, kept = folder / "atlas.csv", []
     ours = jax.__version__ == locked("jax")
-    differences = atlas.changes(atlas.load(book), rows)
-    keep(book if ours else folder / f"atlas-{jax.__version__}.csv", map(asdict, rows))
-    for name, field, before, now in differences:
-        print(f"{name}\n  {field}: {before or 'nothing'} -> {now or 'nothing'}")
-    print(f"{len(differences)} differences from the book to JAX {jax.__version__}")
+    for machine in MACHINES if ours else ["CPU"]:
+        rows = atlas.survey(read, devices=devices(machine))
+        kept += [asdict(row) | {"machine": machine} for row in rows]
+        differences = atlas.changes(in_book(book, machine), rows)
+        for name, field, before, now in differences:
+            print(f"{name}\n  {field}: {before or 'nothing'} -> {now or 'nothing'}")
+        told = f"differences from the book to JAX {jax.__version__}"
+        print(f"{machine}: {len(differences)} {told}", flush=True)
+    keep(book if ours else folder / f"atlas-{jax.__version__}.csv", kept)
 
 
 if __name__ == "__main__":

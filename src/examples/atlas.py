@@ -15,7 +15,8 @@ Nothing runs and no array is made: only the compiled program is read.
     JAX_NUM_CPU_DEVICES=8 python atlas.py
 
 Copy this file alone: it needs JAX only. How a program is read is told to `survey`,
-which takes the function `read` of the book's `communication.py`.
+which takes the function `read` of the book's `communication.py`; for other machines
+than this one, it takes the devices that `described` of `machines.py` returns.
 """
 
 import contextlib
@@ -23,8 +24,8 @@ import csv
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, astuple, dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
 
 import jax
@@ -243,37 +244,46 @@ def function(operation: str, names: Iterable[str]) -> Callable:
     return eval(f"lambda {', '.join(names)}, N: {operation}", known)
 
 
-def survey(read: Callable, groups: Iterable[str] = OPERATIONS) -> list[Row]:
+def survey(
+    read: Callable,
+    groups: Iterable[str] = OPERATIONS,
+    devices: Sequence[jax.Device] | None = None,
+) -> list[Row]:
     """Compile every operation of these groups, both ways, for all devices.
 
     read: `read(text)`, of the text of a compiled program, returns something with
     `counts`, a mapping from a collective's name to how often it runs, and `sent`, the
-    bytes that one device sends. Raises ValueError for a group that is not there, and
-    for a `read` that cannot be called.
+    bytes that one device sends. devices: those of another machine, which need not be
+    there, such as `described("h100")` of the book's `machines.py`. Raises ValueError
+    for a group that is not there, for a `read` that cannot be called, and for devices
+    that are none.
     """
     if not callable(read):
         raise ValueError(f"read is a {type(read).__name__}: pass a function of a text")
     if unknown := sorted(set(groups) - set(OPERATIONS)):
         raise ValueError(f"no group {unknown}: pass some of {list(OPERATIONS)}")
+    devices = jax.devices() if devices is None else [*devices]
+    if not devices or not all(hasattr(one, "device_kind") for one in devices):
+        raise ValueError(f"{devices} are no devices: pass what jax.devices() returns")
     return [
-        Row(group, line, *_auto(line, read), *_explicit(line))
+        Row(group, line, *_auto(line, read, devices), *_explicit(line, devices))
         for group in groups
         for line in OPERATIONS[group]
     ]
 
 
-def _lowered(operation: str, axis_type: jax.sharding.AxisType):
-    """Trace and lower an operation for all devices, with axes of this type."""
-    mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(axis_type,))
+def _lowered(operation: str, axis_type: jax.sharding.AxisType, devices: list):
+    """Trace and lower an operation for these devices, with axes of this type."""
+    mesh = jax.make_mesh((len(devices),), ("x",), (axis_type,), devices=devices)
     table = arguments(mesh)
     f = jax.jit(function(operation, table), static_argnames="N")
     with jax.set_mesh(mesh), contextlib.redirect_stdout(None):
         return f.lower(**table, N=table["v"].size)
 
 
-def _auto(operation: str, read: Callable) -> tuple[str, float, str, str]:
+def _auto(operation: str, read: Callable, devices) -> tuple[str, float, str, str]:
     """Return collectives, bytes, output and warning under Auto axes."""
-    lowered = _lowered(operation, jax.sharding.AxisType.Auto)
+    lowered = _lowered(operation, jax.sharding.AxisType.Auto, devices)
     compiled, said = _quietly(lambda: _compiled_anew(lowered))
     program = read(compiled.as_text())
     counts = program.counts.items()
@@ -300,10 +310,10 @@ def _compiled_anew(lowered):
         compilation_cache.reset_cache()
 
 
-def _explicit(operation: str) -> tuple[str, str]:
+def _explicit(operation: str, devices: list) -> tuple[str, str]:
     """Return the output's type under Explicit axes, or the error's name and words."""
     try:
-        lowered = _lowered(operation, jax.sharding.AxisType.Explicit)
+        lowered = _lowered(operation, jax.sharding.AxisType.Explicit, devices)
     except Exception as error:  # the library's errors have no common, public class
         words = SHARDING.sub(r"\1", str(error).strip())
         return type(error).__name__, words.partition("\n")[0]
@@ -340,12 +350,18 @@ def save(rows: Iterable[Row], path: Path | str):
         writer.writerows(astuple(row) for row in rows)
 
 
-def load(path: Path | str) -> list[Row]:
-    """Read the rows that `save` wrote; other columns may stand beside."""
-    names = [field.name for field in fields(Row)]
+def load(path: Path | str, **where: str) -> list[Row]:
+    """Read the rows that `save` wrote; other columns may stand beside.
+
+    where: what such columns hold in the rows to return, as `machine="H100"`. Raises
+    ValueError if no row has it.
+    """
     with Path(path).open(newline="") as file:
-        rows = [{name: row[name] for name in names} for row in csv.DictReader(file)]
-    return [Row(**row | {"sent": float(row["sent"])}) for row in rows]
+        rows = [row for row in csv.DictReader(file) if where.items() <= row.items()]
+    if where and not rows:
+        raise ValueError(f"no row of {path} has {where}: pass what stands in a column")
+    texts = ([row[field.name] for field in fields(Row)] for row in rows)
+    return [replace(row, sent=float(row.sent)) for row in (Row(*t) for t in texts)]
 
 
 def changes(old: Iterable[Row], new: Iterable[Row]) -> list[tuple[str, str, str, str]]:
@@ -368,7 +384,7 @@ def changes(old: Iterable[Row], new: Iterable[Row]) -> list[tuple[str, str, str,
 def main():
     """Say for how many operations a type under Explicit axes has a rule."""
     lines = [line for group in OPERATIONS.values() for line in group]
-    refused = [line for line in lines if _explicit(line)[1]]
+    refused = [line for line in lines if _explicit(line, jax.devices())[1]]
     print(f"{len(lines)} operations on {jax.device_count()} devices, types Explicit:")
     print(f"{len(lines) - len(refused)} have a rule, {len(refused)} raise an error")
 

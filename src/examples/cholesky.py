@@ -12,17 +12,24 @@ takes a strip of every piece: every device has a share in every step.
 
     a[order][:, order] = L L^H, where order is taken as one list
 
-Of a_ij and a_ji only the one that is below the diagonal in that order is read.
+Of a_ij and a_ji only the one that is below the diagonal in that order is read, as JAX
+does with `symmetrize_input=False`; of an `a` that may be neither, pass the mean.
 
 A step gathers `width` columns along y, factors their head on every device, and sums up
 along x the rows of L that belong to the columns of a device. In the end a device has
 sent about N^2 / 2X words for the columns and N^2 / Y for the rows, times 1 - 1/Y and
 1 - 1/X (`cost` has the bytes), and done a P-th of N^3 / 6 multiplications, and more for
 a small N: about twice as many for N = 1024, 1.5 times for 4096 (2 x 4 devices). Prefer
-X <= Y. A derivative of c sends and works several times as much, and transposes a: where
+X <= Y. With products of bfloat16, which a machine does faster, the second term halves,
+and L has two digits or three: `refine` of refinement.py brings the others back.
+
+A derivative of c sends and works several times as much, and transposes a: where
 neither X nor Y divides the other, XLA gathers it for that.
 
-Input of NumPy, or that lies otherwise, is laid out as above first.
+Where inputs may lie: anywhere, NumPy's too. They are laid out as above first, along the
+two `axes` of the mesh that you name, both Auto or both Explicit. Other axes are left
+alone, whatever their type, and what is not split over them is done on each. A batch on
+one is for `jax.vmap(f, spmd_axis_name="z")`; if "z" is Auto, JAX gathers it otherwise.
 
 Source: Choi, Dongarra, Ostrouchov, Petitet, Walker and Whaley, Design and
 Implementation of the ScaLAPACK LU, QR, and Cholesky Factorization Routines, Sci.
@@ -34,9 +41,7 @@ Copy this file alone: it needs JAX only.
 """
 
 import functools
-import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -47,21 +52,53 @@ from jax import Array, lax
 WIDTH = 128  # of a panel: wide enough for fast products, narrow beside the matrix
 TILE = 256  # rows or columns, at most, of what one product updates
 STAGES = 4  # windows of shrinking height, each with a loop of its own
-BLOCKS = jax.P("x", "y")
+AXES = "x", "y"
 DTYPES = "float32", "float64", "complex64", "complex128"
+ROUNDED = {(real, few) for real in DTYPES[:2] for few in ("bfloat16", "float16")}
 
 dot = functools.partial(jnp.dot, precision=lax.Precision.HIGHEST)
 solve_triangle = lax.linalg.triangular_solve
+# unchecked, as JAX cannot check what `jax.vmap` does with spmd_axis_name
+on_devices = functools.partial(jax.shard_map, check_vma=False)
+
+
+class Plan(NamedTuple):
+    """How n indices are eliminated: `pieces` of `size`, in `steps`, a `strip` of each.
+
+    The steps make `tiles`; pieces end with what pads them to steps x strip. Of these
+    steps, `first` at least have been taken.
+    """
+
+    n: int
+    axes: tuple[str, str]
+    mesh: tuple[int, int]
+    size: int
+    tiles: int
+    steps: int
+    strip: int
+    first: int = 0
+    product: str | None = None  # the type that its factors are rounded to, if to any
+
+    pieces = property(lambda self: math.lcm(*self.mesh))
+    width = property(lambda self: self.pieces * self.strip)
+    shares = property(lambda self: [self.width // size for size in self.mesh])
+    blocks = property(lambda self: jax.P(*self.axes))
+    order = property(lambda self: jnp.minimum(strips(self.pieces, self), self.n))
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Factor:
-    """What `cho_factor` returns: `c` as above, `a` itself, and the mesh's X and Y."""
+    """What `cho_factor` returns: `c` as above, `a` itself, and `info`.
+
+    info, int32[], is 0, or else k: in the order of elimination, the first k rows and
+    columns of a are not positive definite, and the first k - 1 are. It is LAPACK's.
+    """
 
     a: Array
     c: Array
-    mesh: tuple[int, int] = field(metadata={"static": True})
+    info: Array
+    plan: Plan = field(metadata={"static": True})
 
 
 class Cost(NamedTuple):
@@ -74,52 +111,31 @@ class Cost(NamedTuple):
 # ---------------------------------------------------------------- the layout
 
 
-def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
-    """Return the mesh in context, or raise ValueError if it lacks one of these axes."""
+def sizes_of(axes: tuple[str, str]) -> tuple[int, int]:
+    """Return the sizes of two axes of the mesh in context, or raise ValueError."""
     mesh = jax.sharding.get_abstract_mesh()
-    if missing := [name for name in names if name not in mesh.shape]:
+    if isinstance(axes, str) or len({*axes}) != 2 or len(axes) != 2:
+        raise ValueError(f"axes = {axes!r}: pass the names of two axes of the mesh")
+    if missing := [name for name in axes if name not in mesh.shape]:
         raise ValueError(f"no mesh axis {missing} in context: use `jax.set_mesh(mesh)`")
-    return mesh
+    if mesh.manual_axes:
+        raise ValueError("a call inside `jax.shard_map`: take it out, it has its own")
+    if len({name in mesh.auto_axes for name in axes}) > 1:  # XLA may abort
+        raise ValueError(f"axes {axes} of two types: make all Auto or all Explicit")
+    return tuple(mesh.shape[name] for name in axes)
 
 
-def mesh_sizes(*names: str) -> list[int]:
-    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
-    mesh = mesh_with(*names)
-    # XLA may abort between two types: Auto, Manual (inside `jax.shard_map`), Explicit
-    if len({(n in mesh.auto_axes, n in mesh.manual_axes) for n in names}) > 1:
-        raise ValueError(f"axes {names} of two types: make all Auto or all Explicit")
-    return [mesh.shape[name] for name in names]
-
-
-def ceil_div(a: int, b: int) -> int:
-    """Return a / b, rounded up."""
-    return -(-a // b)
-
-
-class Plan(NamedTuple):
-    """How n indices are eliminated: `pieces` of `size`, in `steps`, a `strip` of each.
-
-    The steps make `tiles`; pieces end with what pads them to steps x strip.
-    """
-
-    pieces: int
-    size: int
-    tiles: int
-    steps: int
-    strip: int
-
-
-def plan_elimination(n: int) -> Plan:
+def plan_elimination(n: int, axes: tuple[str, str] = AXES) -> Plan:
     """Plan the elimination of n rows and columns on the mesh in context."""
-    x, y = mesh_sizes("x", "y")
+    x, y = sizes_of(axes)
     pieces = math.lcm(x, y)
-    size = ceil_div(n, pieces)
+    size = max(1, -(-n // pieces))
     strip = max(1, min(WIDTH, n // 16) // pieces)
-    steps = max(2, ceil_div(size, strip))  # a loop of one step may crash XLA 0.12
+    steps = max(2, -(-size // strip))  # a loop of one step may crash XLA 0.12
     most = max(1, min(TILE * min(x, y) // (strip * pieces), steps // STAGES))
-    tiles = ceil_div(steps, most)
-    steps = tiles * ceil_div(steps, tiles)
-    return Plan(pieces, size, tiles, steps, ceil_div(size, steps))
+    tiles = -(-steps // most)
+    steps = tiles * -(-steps // tiles)
+    return Plan(n, tuple(axes), (x, y), size, tiles, steps, -(-size // steps))
 
 
 def strips(pieces: int, plan: Plan) -> Array:
@@ -129,17 +145,15 @@ def strips(pieces: int, plan: Plan) -> Array:
     """
     at = jnp.arange(plan.steps * plan.strip, dtype=jnp.int32).reshape(plan.steps, 1, -1)
     index = jnp.arange(pieces, dtype=jnp.int32)[None, :, None] * plan.size + at
-    index = jnp.where(at < plan.size, index, pieces * plan.size)
-    return index.reshape(plan.steps, -1)
+    return jnp.where(at < plan.size, index, pieces * plan.size).reshape(plan.steps, -1)
 
 
-def order(n: int) -> Array:
-    """Return the indices in the order of elimination, n where nothing but padding is.
+def order(n: int, axes: tuple[str, str] = AXES) -> Array:
+    """Return the order in which n indices are eliminated: int32[steps, width].
 
-    n -> int32[steps, width], the same for rows and columns
+    n stands where there is nothing but padding.
     """
-    plan = plan_elimination(n)
-    return jnp.minimum(strips(plan.pieces, plan), n)
+    return plan_elimination(n, axes).order
 
 
 def positions(axis_name: str, count: int, width: int) -> Array:
@@ -152,27 +166,21 @@ def positions(axis_name: str, count: int, width: int) -> Array:
     return step * width + lax.axis_index(axis_name) * share + at
 
 
-def in_steps(block: Array, n: int) -> Array:
+def in_steps(block: Array, plan: Plan) -> Array:
     """Sort a block of a by steps, and fill it up by zeros.
 
     [N / X, N / Y] -> [M / X, M / Y], inside `jax.shard_map`; nothing is sent
     """
-    plan = plan_elimination(n)
     rows, columns = (strips(size // plan.size, plan).ravel() for size in block.shape)
     # not one transpose of six axes: a TPU pads the last, the strip, to 128
     sorted_rows = block.at[rows].get(mode="fill", fill_value=0)
     return sorted_rows.at[:, columns].get(mode="fill", fill_value=0)
 
 
-def lower_half(block: Array, n: int, padding: int) -> Array:
+def lower_half(block: Array, plan: Plan, padding: int) -> Array:
     """Put zeros above the diagonal of a block in steps, and `padding` where a ends."""
-    plan = plan_elimination(n)
-    row, column = (
-        positions(axis, count, plan.pieces * plan.strip)
-        for axis, count in zip("xy", block.shape, strict=True)
-    )
-    beyond = order(n).ravel()[row] == n
-    ends = (row[:, None] == column[None]) & beyond[:, None]
+    row, column = map(positions, plan.axes, block.shape, [plan.width] * 2)
+    ends = (row[:, None] == column[None]) & (plan.order.ravel()[row] == plan.n)[:, None]
     whole = jnp.where(ends, jnp.asarray(padding, block.dtype), block)
     return jnp.where(row[:, None] < column[None], jnp.zeros_like(whole), whole)
 
@@ -188,78 +196,77 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def in_blocks(a: Array) -> Array:
+def in_blocks(a: Array, plan: Plan) -> Array:
     """Lay a matrix out in blocks; zeros fill it up if the mesh does not divide it."""
-    more = -len(a) % math.lcm(*mesh_sizes("x", "y"))
-    return place(jnp.pad(a, (0, more)) if more else a, BLOCKS)
+    more = plan.size * plan.pieces - len(a)
+    return place(jnp.pad(a, (0, more)) if more else a, plan.blocks)
 
 
 # ---------------------------------------------------------------- the elimination
 
 
-def rows_of_columns(panel: Array, first: int, count: int) -> Array:
+def rows_of_columns(panel: Array, count: int, plan: Plan) -> Array:
     """Fetch, for each column of a block, the row of the panel with the same position.
 
     panel: [m, width], rows from step `first` on -> [count, width], inside
     `jax.shard_map`; a sum along x, to which each row comes from its owner
     """
-    width, rank = panel.shape[1], lax.axis_index("x")
-    high, wide = (width // lax.axis_size(axis) for axis in "xy")
-    step, at = jnp.divmod(positions("y", first * wide + count, width), width)
-    step, at = step[first * wide :], at[first * wide :]
-    row = (step - first) * high + at % high
-    return lax.psum(jnp.where((at // high == rank)[:, None], panel[row], 0), "x")
+    (x, y), high = plan.axes, plan.shares[0]
+    step, at = jnp.divmod(positions(y, count, plan.width), plan.width)
+    mine = at // high == lax.axis_index(x)
+    return lax.psum(jnp.where(mine[:, None], panel[step * high + at % high], 0), x)
 
 
-def update(block: Array, after: Array, panel: Array, across: Array, tiles: int):
+def update(block: Array, panel: Array, plan: Plan, step: Array) -> Array:
     """Subtract L L^H from what is left of the lower half of a block, tile by tile.
 
-    block: [m, n], in so many tiles each way, `after` of them finished; panel:
-    [k, width], the last rows of L, across: [l, width], its last columns -> [m, n]
+    block: [m, n]; panel: [k, width], the last rows of L -> [m, n]
     """
-    high, wide = (size // tiles for size in block.shape)
-    above, before = len(block) - len(panel), block.shape[1] - len(across)
+    high, wide = (size // plan.tiles for size in block.shape)
+    above, before = len(block) - len(panel), plan.first * plan.shares[1]
+    finished = (step + 1) // (plan.steps // plan.tiles)
+    panel = panel.astype(plan.product or panel.dtype)  # also in what is sent
+    across = rows_of_columns(panel, block.shape[1] - before, plan)
 
-    def tile(i, j, block):
+    def tile(j, i, block):
         left = lax.dynamic_slice_in_dim(panel, i * high - above, high)
         right = lax.dynamic_slice_in_dim(across, j * wide - before, wide)
         old = lax.dynamic_slice(block, (i * high, j * wide), (high, wide))
-        new = old - dot(left, right.conj().T)
-        return lax.dynamic_update_slice(block, new, (i * high, j * wide))
+        product = dot(left, right.conj().T, preferred_element_type=block.dtype)
+        return lax.dynamic_update_slice(block, old - product, (i * high, j * wide))
 
     def column(j, block):
-        return lax.fori_loop(j, tiles, lambda i, block: tile(i, j, block), block)
+        return lax.fori_loop(j, plan.tiles, functools.partial(tile, j), block)
 
-    return lax.fori_loop(after, tiles, column, block)
+    return lax.fori_loop(finished, plan.tiles, column, block)
 
 
-def fetch(block: Array, first: int, width: int, step: Array) -> tuple[Array, Array]:
+def fetch(block: Array, plan: Plan, step: Array) -> tuple[Array, Array]:
     """Fetch the columns of a step, from that of step `first` on, and their head.
 
     block: [m, n] -> panel [m', width], rows of this block, and head [width, width]
     """
-    high, wide = (width // lax.axis_size(axis) for axis in "xy")
-    up, top, left = first * high, step * high, step * wide
+    (x, y), (high, wide) = plan.axes, plan.shares
+    up, top, left = plan.first * high, step * high, step * wide
     panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
-    panel = lax.all_gather(panel, "y", axis=1, tiled=True)
+    panel = lax.all_gather(panel, y, axis=1, tiled=True)
     head = lax.dynamic_slice_in_dim(panel, top - up, high)
-    return panel, lax.all_gather(head, "x", tiled=True)
+    return panel, lax.all_gather(head, x, tiled=True)
 
 
-def below(panel: Array, first: int, step: Array) -> Array:
+def below(panel: Array, plan: Plan, step: Array) -> Array:
     """Put zeros into the rows of a panel that are not below its head."""
-    high = panel.shape[1] // lax.axis_size("x")
-    rows = (first * high + jnp.arange(len(panel)) >= (step + 1) * high)[:, None]
-    return jnp.where(rows, panel, jnp.zeros_like(panel))
+    rows = jnp.arange(len(panel)) >= (step + 1 - plan.first) * plan.shares[0]
+    return jnp.where(rows[:, None], panel, jnp.zeros_like(panel))
 
 
-def store(block: Array, panel: Array, head: Array, first: int, step: Array) -> Array:
+def store(block: Array, panel: Array, head: Array, plan: Plan, step: Array) -> Array:
     """Put a panel and its head back into the block that `fetch` took them from."""
-    high, wide = (len(head) // lax.axis_size(axis) for axis in "xy")
-    up, top, left = first * high, step * high, step * wide
-    head = lax.dynamic_slice_in_dim(head, lax.axis_index("x") * high, high)
+    (x, y), (high, wide) = plan.axes, plan.shares
+    up, top, left = plan.first * high, step * high, step * wide
+    head = lax.dynamic_slice_in_dim(head, lax.axis_index(x) * high, high)
     panel = lax.dynamic_update_slice_in_dim(panel, head, top - up, 0)
-    mine = lax.dynamic_slice_in_dim(panel, lax.axis_index("y") * wide, wide, axis=1)
+    mine = lax.dynamic_slice_in_dim(panel, lax.axis_index(y) * wide, wide, axis=1)
     return lax.dynamic_update_slice(block, mine, (up, left))
 
 
@@ -268,17 +275,42 @@ def divide(panel: Array, head: Array) -> Array:
     return solve_triangle(head, panel, lower=True, transpose_a=True, conjugate_a=True)
 
 
-def eliminate_strip(first: int, plan: Plan, step: Array, block: Array) -> Array:
-    """Take one step on a block of which `first` steps, at least, have been taken."""
-    width = plan.pieces * plan.strip
-    panel, head = fetch(block, first, width, step)
-    head = lax.linalg.cholesky(head, symmetrize_input=False)
-    panel = below(divide(panel, head), first, step)
-    columns = block.shape[1] - first * width // lax.axis_size("y")
-    across = rows_of_columns(panel, first, columns)
-    after = (step + 1) // (plan.steps // plan.tiles)
-    block = update(block, after, panel, across, plan.tiles)
-    return store(block, panel, head, first, step)
+def eliminate_strip(plan: Plan, step: Array, state):
+    """Take one step: state is the block, and the first step that failed, and its head.
+
+    Every device factors the same heads, so all know of a failure, and no one is told.
+    """
+    block, failed, kept = state
+    panel, head = fetch(block, plan, step)
+    lower = lax.linalg.cholesky(head, symmetrize_input=False)
+    now = jnp.isnan(lower).any() & (failed == plan.steps)
+    failure = jnp.where(now, step, failed), jnp.where(now, head, kept)
+
+    panel = below(divide(panel, lower), plan, step)
+    block = update(block, panel, plan, step)
+    return store(block, panel, lower, plan, step), *failure
+
+
+def leading_minors(head: Array) -> Array:
+    """Return how many pivots are positive before the first that is not: int32[1]."""
+
+    def column(j, state):
+        rest, count = state
+        pivot, below = rest[j, j].real, rest[:, j]
+        count = jnp.where((count == j) & (pivot > 0), count + 1, count)
+        return rest - jnp.outer(below, below.conj()) / pivot.astype(rest.dtype), count
+
+    # JAX lays out no number alone over the axis of a batch
+    return lax.fori_loop(0, len(head), column, (head, jnp.zeros(1, int)))[1]
+
+
+def lapack_info(failed: Array, head: Array, plan: Plan) -> Array:
+    """Count the rows of a up to the pivot that failed, or return 0 if none did."""
+    # by rounding, the count may take for positive what LAPACK did not
+    at = failed * plan.width + jnp.minimum(leading_minors(head), plan.width - 1)
+    row = plan.order.ravel() < plan.n  # of a, and not of the padding
+    before = (jnp.arange(row.size) <= at) & (failed < plan.steps)
+    return (row & before).sum(dtype=jnp.int32)
 
 
 def phi(square: Array) -> Array:
@@ -286,30 +318,28 @@ def phi(square: Array) -> Array:
     return jnp.tril(square) - jnp.diag(jnp.diagonal(square)) / 2
 
 
-def change_strip(first: int, plan: Plan, step: Array, block: Array, change: Array):
+def change_strip(plan: Plan, block: Array, step: Array, change: Array):
     """Take one step of how L changes: `block` is of L, `change` of a's change.
 
     [m, n], [m, n] -> [m, n]: what was of a's change is, step by step, of L's. The
     derivative of A = L L^H is A' = L' L^H + L L'^H; so L' = L phi(L^-1 A' L^-H).
     """
-    width = plan.pieces * plan.strip
-    panel, head = fetch(block, first, width, step)
-    panel_change, head_change = fetch(change, first, width, step)
+    panel, head = fetch(block, plan, step)
+    panel_change, head_change = fetch(change, plan, step)
 
     half = phi(head_change)
     inner = solve_triangle(head, half + half.conj().T, left_side=True, lower=True)
     head_change = dot(head, phi(divide(inner, head)))
 
-    panel = below(panel, first, step)
+    panel = below(panel, plan, step)
     panel_change = divide(panel_change - dot(panel, head_change.conj().T), head)
-    panel_change = below(panel_change, first, step)
-    columns = block.shape[1] - first * width // lax.axis_size("y")
-    across, across_change = (
-        rows_of_columns(each, first, columns) for each in (panel, panel_change)
-    )
+    panel_change = below(panel_change, plan, step)
+    columns = block.shape[1] - plan.first * plan.shares[1]
+    across = rows_of_columns(panel, columns, plan)
+    across_change = rows_of_columns(panel_change, columns, plan)
     rest = dot(panel_change, across.conj().T) + dot(panel, across_change.conj().T)
     change = change.at[-len(rest) :, -columns:].add(-rest)
-    return store(change, panel_change, head_change, first, step)
+    return store(change, panel_change, head_change, plan, step)
 
 
 # ------------------------------------------------------------------ what you call
@@ -323,101 +353,112 @@ def check_array(name: str, a: Array):
         raise ValueError(f"{name} is {kind}: pass an array of numbers")
 
 
-def check_hermitian(a: Array):
+def check_hermitian(a: Array, product_dtype=None):
     """Raise ValueError unless `a` is a square matrix of a type that has a factor."""
     check_array("a", a)
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ValueError(f"a {a.shape} is no square matrix: pass [N, N]")
-    if not a.size:
-        raise ValueError(f"a {a.shape} is empty: pass [N, N] with N of 1 or more")
     if a.dtype.name not in DTYPES:
         raise ValueError(f"{a.dtype} has no factor here: pass one of {DTYPES}")
+    if product_dtype and (a.dtype.name, jnp.dtype(product_dtype).name) not in ROUNDED:
+        raise ValueError(f"{product_dtype} and {a.dtype}: round real a to bfloat16")
 
 
 def check_right(factor: Factor, b: Array):
     """Raise ValueError unless `b` holds right-hand sides for a factor made here."""
     check_array("b", b)
     if not isinstance(factor, Factor):
-        kind = type(factor).__name__
-        raise ValueError(f"a {kind} is no factor: pass what cho_factor returns")
-    if (sizes := tuple(mesh_sizes("x", "y"))) != factor.mesh:
-        raise ValueError(
-            f"the factor was made on a mesh of {factor.mesh}, not of {sizes}: call "
-            "cho_factor and cho_solve on the same one"
-        )
-    n = len(factor.a)
+        raise ValueError(f"no factor but {type(factor)}: pass what cho_factor returns")
+    mesh, n = factor.plan.mesh, factor.plan.n
+    if (sizes := sizes_of(factor.plan.axes)) != mesh:
+        raise ValueError(f"a factor of a mesh of {mesh}, not of {sizes}: use that one")
     if b.ndim not in (1, 2) or b.shape[0] != n:
         raise ValueError(f"b {b.shape} does not fit a {n, n}: pass [{n}] or [{n}, K]")
 
 
-def stretches(plan: Plan) -> list[tuple[int, int]]:
-    """Return the first step of each window, and the one behind its last."""
-    cuts = [plan.tiles * i // STAGES for i in range(STAGES + 1)]
-    steps = [cut * plan.steps // plan.tiles for cut in cuts]
-    return [(first, last) for first, last in itertools.pairwise(steps) if first < last]
+def stretches(plan: Plan) -> list[tuple[int, Plan]]:
+    """Return the plan of each window, and the step behind its last."""
+    cuts = [plan.tiles * i // STAGES * plan.steps // plan.tiles for i in range(STAGES)]
+    pairs = zip(cuts, (*cuts[1:], plan.steps), strict=True)
+    return [(plan._replace(first=first), last) for first, last in pairs if first < last]
 
 
-@jax.custom_jvp
-@jax.jit
-def lower_factor(a: Array) -> Array:
-    """Return c, in loops over a few windows: [N@x, N@y] -> [M@x, M@y]."""
-    n = len(a)
-    plan = plan_elimination(n)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+@jax.jit(static_argnums=1)
+def lower_factor(a: Array, plan: Plan) -> tuple[Array, Array]:
+    """Return c and info, in loops over a few windows: [N@x, N@y] -> [M@x, M@y], []."""
 
-    @jax.shard_map(in_specs=BLOCKS, out_specs=BLOCKS)
+    @on_devices(in_specs=plan.blocks, out_specs=(plan.blocks, jax.P()))
     def run(block):
-        block = lower_half(in_steps(block, n), n, padding=1)
-        for first, last in stretches(plan):
-            step = functools.partial(eliminate_strip, first, plan)
-            block = lax.fori_loop(first, last, step, block)
-        failed = lax.psum(jnp.isnan(block).any().astype(jnp.int32), ("x", "y"))
-        return jnp.where(failed > 0, jnp.nan, block)
+        block = lower_half(in_steps(block, plan), plan, padding=1)
+        state = block, jnp.full(1, plan.steps), jnp.zeros([plan.width] * 2, block.dtype)
+        for window, last in stretches(plan):
+            step = functools.partial(eliminate_strip, window)
+            state = lax.fori_loop(window.first, last, step, state)
+        block, *failure = state
+        info = lapack_info(*failure, plan)
+        return jnp.where(info > 0, jnp.nan, block), info
 
-    return run(in_blocks(a))
+    return run(in_blocks(a, plan))
 
 
 @lower_factor.defjvp
-def _change(primals, tangents):
-    c = lower_factor(*primals)
-    return c, change_of_factor(c, *tangents)
+def _change(plan, primals, tangents):
+    c, info = lower_factor(*primals, plan)
+    none = jax.custom_derivatives.zero_from_primal(info)
+    return (c, info), (change_of_factor(c, *tangents, plan), none)
 
 
-@jax.jit
-def change_of_factor(c: Array, change: Array) -> Array:
+@jax.jit(static_argnums=2)
+def change_of_factor(c: Array, change: Array, plan: Plan) -> Array:
     """Return how c changes as a does, a pass over the steps: [N@x, N@y] -> [M@x, M@y].
 
     As in JAX, what counts is the Hermitian part of the change.
     """
-    n = len(change)
-    plan = plan_elimination(n)
 
-    @jax.shard_map(in_specs=(BLOCKS, BLOCKS), out_specs=BLOCKS)
+    @on_devices(in_specs=plan.blocks, out_specs=plan.blocks)
     def run(block, change):
-        change = lower_half(in_steps(change, n), n, padding=0)
-        for first, last in stretches(plan):
-            step = functools.partial(change_strip, first, plan)
+        change = lower_half(in_steps(change, plan), plan, padding=0)
+        for window, last in stretches(plan):
             # a gradient fetches what a step needs of c anew, and keeps nothing
+            step = functools.partial(change_strip, window, block)
             step = jax.checkpoint(step, prevent_cse=False)
-            turn = functools.partial(lambda step, i, x: step(i, block, x), step)
-            change = lax.fori_loop(first, last, turn, change)
-        return lower_half(change, n, padding=0)
+            change = lax.fori_loop(window.first, last, step, change)
+        return lower_half(change, plan, padding=0)
 
-    change = in_blocks(change)
-    return run(c, (change + place(change.conj().T, BLOCKS)) / 2)
+    change = in_blocks(change, plan)
+    return run(c, (change + place(change.conj().T, plan.blocks)) / 2)
 
 
-def cho_factor(a: Array) -> Factor:
+def cho_factor(a: Array, *, axes=AXES, product_dtype=None) -> Factor:
     """Factor a Hermitian positive definite matrix, and leave its blocks in place.
 
-    a: [N@x, N@y] -> Factor, c: [M@x, M@y], zero above the diagonal
+    a: [N@x, N@y] -> Factor, c: [M@x, M@y], in steps, and zero above the diagonal in
+    that order alone
 
-    Floating-point or complex, of 4 bytes a number or 8. If a is not positive definite,
-    c is NaN. Derivatives of either mode go through c, by a pass over its steps. Raises
-    ValueError for what is no such matrix, and for a mesh without x and y.
+    Floating-point or complex, of 4 bytes a number or 8; `axes` are your names for x and
+    y. If a is not positive definite, c is NaN, and info says where. Derivatives of
+    either mode go through c, by a pass over its steps. Numbers of a real `a` are
+    rounded to `product_dtype`, such as "bfloat16", where L is multiplied by itself;
+    sums stay in their type. Raises ValueError for what is no such matrix, for a mesh
+    without these axes, inside `jax.shard_map`, and for a type that rounds nothing.
     """
-    sizes = tuple(mesh_sizes("x", "y"))
-    check_hermitian(a)
-    return Factor(a, lower_factor(a), sizes)
+    check_hermitian(a, product_dtype)
+    plan = plan_elimination(len(a), axes)._replace(product=product_dtype)
+    return Factor(a, *lower_factor(a, plan), plan)
+
+
+def bring_head(square: Array, part: Array, axes: tuple[str, str]):
+    """Bring a square together, and add up what is beside it, by one sum over all.
+
+    square: [high, wide], part: [high, K] -> [width, width], [width, K]
+    """
+    row, column = map(lambda axis, n: lax.axis_index(axis) * n, axes, square.shape)
+    width = len(square) * lax.axis_size(axes[0])
+    mine = jnp.zeros_like(part, shape=(width, width + part.shape[1]))
+    mine = lax.dynamic_update_slice(mine, square, (row, column))
+    mine = lax.dynamic_update_slice(mine, part, (row, jnp.full_like(row, width)))
+    return jnp.split(lax.psum(mine, axes), [width], axis=1)
 
 
 def sweep(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
@@ -425,58 +466,52 @@ def sweep(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
 
     block: [m, n], its rows along axes[0]; b: [steps, width, K] -> [steps, width, K]
     """
-    rows, columns = axes
     steps, width, sides = b.shape
-    high, wide = width // lax.axis_size(rows), width // lax.axis_size(columns)
-    left = lax.axis_index(columns) * wide
+    high, wide = (width // lax.axis_size(axis) for axis in axes)
 
     def take(i, x):
         step = i if lower else steps - 1 - i
         strip = lax.dynamic_slice_in_dim(block, step * high, high)
-        known = lax.dynamic_slice_in_dim(x, left, wide, axis=1)  # and zeros
-        sums = lax.psum(dot(strip, known.reshape(steps * wide, sides)), columns)
-        sums = lax.all_gather(sums, rows, tiled=True)
+        # and zeros, for what comes later
+        known = lax.dynamic_slice_in_dim(x, lax.axis_index(axes[1]) * wide, wide, 1)
+        sums = dot(strip, known.reshape(steps * wide, sides))
         head = lax.dynamic_slice_in_dim(strip, step * wide, wide, axis=1)
-        head = lax.all_gather(head, rows, tiled=True)
-        head = lax.all_gather(head, columns, axis=1, tiled=True)
+        head, sums = bring_head(head, sums, axes)
         now = solve_triangle(head, b[step] - sums, left_side=True, lower=lower)
         return lax.dynamic_update_index_in_dim(x, now, step, 0)
 
-    return lax.fori_loop(0, steps, take, jnp.zeros_like(block, shape=b.shape))
+    return lax.fori_loop(0, steps, take, jnp.zeros_like(b))
 
 
-def both_sweeps(c: Array, b: Array) -> Array:
+def both_sweeps(c: Array, b: Array, plan: Plan) -> Array:
     """Solve L L^H x = b, with the rows of b and x as those of a: [N, K] -> [N, K]."""
-    before = order(len(b))
 
-    @jax.shard_map(in_specs=(BLOCKS, jax.P()), out_specs=jax.P())
+    @on_devices(in_specs=(plan.blocks, jax.P()), out_specs=jax.P())
     def run(block, b):
-        block = block.astype(b.dtype)
-        x = sweep(block, b, ("x", "y"), lower=True)
-        x = sweep(block.conj().T, x, ("y", "x"), lower=False)
-        first = lax.axis_index("x") + lax.axis_index("y") == 0
-        return lax.psum(jnp.where(first, x, 0), ("x", "y"))
+        x = sweep(block.astype(b.dtype), b, plan.axes, lower=True)
+        block = block.astype(b.dtype).conj().T
+        return sweep(block, x, plan.axes[::-1], lower=False)
 
-    sides = b.at[before].get(mode="fill", fill_value=0)
-    return jnp.zeros_like(b).at[before].set(run(c, sides), mode="drop")
+    sides = b.at[plan.order].get(mode="fill", fill_value=0)
+    return jnp.zeros_like(b).at[plan.order].set(run(c, sides), mode="drop")
 
 
-def times(a: Array, x: Array) -> Array:
+def times(a: Array, x: Array, *, axes: tuple[str, str] = AXES) -> Array:
     """Return a x, and leave a in its place: [N@x, N@y], [N, K] -> [N, K]."""
+    (row, column), plan = axes, plan_elimination(len(x), axes)
 
-    @jax.shard_map(in_specs=(BLOCKS, jax.P("y")), out_specs=jax.P("x"))
+    @on_devices(in_specs=(plan.blocks, jax.P(column)), out_specs=jax.P(row))
     def run(block, part):
-        return lax.psum(dot(block, part), "y")
+        return lax.psum(dot(block, part), column)
 
-    a, n = in_blocks(a), len(x)
-    x = place(jnp.pad(x, ((0, len(a) - n), (0, 0))), jax.P("y"))
+    a, n = in_blocks(a, plan), len(x)
+    x = place(jnp.pad(x, ((0, len(a) - n), (0, 0))), jax.P(column))
     return place(run(a, x), jax.P())[:n]
 
 
 @jax.custom_jvp
 def factor_of(a: Array, c: Array) -> Array:
     """Return c, whose change says nothing that the change of a does not say."""
-    del a
     return c
 
 
@@ -484,55 +519,56 @@ def factor_of(a: Array, c: Array) -> Array:
 def _follows(primals, tangents):
     none = jax.custom_derivatives.SymbolicZero
     if isinstance(tangents[0], none) and not isinstance(tangents[1], none):
-        raise ValueError(
-            "cho_solve has no derivative by c alone: differentiate by the a that "
-            "cho_factor was given"
-        )
+        raise ValueError("no derivative by c alone: differentiate by cho_factor's a")
     return primals[1], jnp.zeros_like(primals[1])
 
 
 def cho_solve(factor: Factor, b: Array) -> Array:
     """Solve a x = b for a Hermitian positive definite a, given its factor.
 
-    b: [N] or [N, K] -> x of the same shape, on all devices
+    b: [N] or [N, K] -> x of the same shape, on all devices; the axes are the factor's
 
     Derivatives of either mode go to a and b, and reuse the factor. If a is not positive
     definite, x is NaN. Raises ValueError for a b that does not fit, for a factor from a
     mesh of other sizes, and if c has a derivative but a has none.
     """
     check_right(factor, b)
-    return solve_by_sweeps(factor.a, factor.c, b)
+    return solve_by_sweeps(factor, b)
 
 
 @jax.jit
-def solve_by_sweeps(a: Array, c: Array, b: Array) -> Array:
-    """Do what `cho_solve` says: [N@x, N@y], [M@x, M@y], [N] or [N, K] -> as b."""
-    c = factor_of(a, c)
+def solve_by_sweeps(factor: Factor, b: Array) -> Array:
+    """Do what `cho_solve` says: [N] or [N, K] -> as b."""
+    c, plan = factor_of(factor.a, factor.c), factor.plan
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(a, b)
+        dtype = jnp.result_type(c, b)
     sides = place(b, jax.P()).astype(dtype)
-    sides = sides[:, None] if b.ndim == 1 else sides
+    if not b.size:
+        return sides
     x = lax.custom_linear_solve(
-        lambda x: times(a.astype(dtype), x),
-        sides,
-        lambda _, b: both_sweeps(c, b),
-        lambda _, b: both_sweeps(c, b.conj()).conj(),  # for a^T, which is conj(a)
+        lambda x: times(factor.a.astype(dtype), x, axes=plan.axes),
+        sides[:, None] if b.ndim == 1 else sides,
+        lambda _, b: both_sweeps(c, b, plan),
+        lambda _, b: both_sweeps(c, b.conj(), plan).conj(),  # for a^T, which is conj(a)
     )
     return x.reshape(b.shape)
 
 
-def cost(function: Callable, a: jax.ShapeDtypeStruct) -> Cost:
-    """Predict what `cho_factor(a)` sends on the mesh in context: [N@x, N@y] -> Cost."""
+def cost(function, a: jax.ShapeDtypeStruct, *, axes=AXES, product_dtype=None) -> Cost:
+    """Predict what `cho_factor(a)` sends on the mesh in context: [N@x, N@y] -> Cost.
+
+    XLA:CPU widens a sum of bfloat16, and sends its rows of columns as float32.
+    """
     if function is not cho_factor:
         raise ValueError(f"no cost is known of {function}: pass cho_factor")
-    (x, y), plan = mesh_sizes("x", "y"), plan_elimination(len(a))
-    square = (plan.pieces * plan.strip) ** 2 * a.dtype.itemsize
-    left = sum((last - i) * (plan.steps - i) for i, last in stretches(plan))
+    plan = plan_elimination(len(a), axes)
+    (x, y), square = plan.mesh, plan.width**2 * a.dtype.itemsize
+    left = sum((last - w.first) * (plan.steps - w.first) for w, last in stretches(plan))
+    few = plan.width**2 * jnp.dtype(product_dtype or a.dtype).itemsize
     parts = {
         "panels": left * square * (y - 1) // (x * y),
-        "rows of columns": 2 * left * square * (x - 1) // (x * y),
+        "rows of columns": 2 * left * few * (x - 1) // (x * y),
         "heads": plan.steps * square * (x - 1) // x,
-        "failure": ceil_div(2 * 4 * (x * y - 1), x * y),
     }
     return Cost(sum(parts.values()), parts)
 
@@ -541,12 +577,10 @@ def main():
     """Solve equations whose solution is all ones, on every device there is."""
     count = jax.device_count()
     x = max(i for i in range(1, math.isqrt(count) + 1) if count % i == 0)
-    with jax.set_mesh(jax.make_mesh((x, count // x), ("x", "y"))):
-        n = 32 * count
-        i = jnp.arange(n, dtype=jnp.float32)
-        a = jax.jit(lambda i: place(jnp.exp(-jnp.abs(i[:, None] - i)), BLOCKS))(i)
-        b = jax.jit(times)(a, jnp.ones((n, 1)))
-        error = jnp.abs(cho_solve(cho_factor(a), b) - 1).max()
+    with jax.set_mesh(jax.make_mesh((x, count // x), AXES)):
+        i = jnp.arange(32.0 * count)
+        a = jax.jit(lambda i: place(jnp.exp(-jnp.abs(i[:, None] - i)), jax.P(*AXES)))(i)
+        error = jnp.abs(cho_solve(cho_factor(a), a.sum(axis=1)) - 1).max()
         print(f"{jax.typeof(a)}  {'solved' if error < 1e-3 else 'not solved'}")
 
 

@@ -8,6 +8,8 @@ loops are multiplied out, and groups of devices get the names of their mesh axes
     x           [N@x, M@y]  an array, or a jax.ShapeDtypeStruct with such a sharding
     program     what the compiled program sends and holds on one device
     collective  one of its collectives: kind, bytes, axes, groups, times
+    elsewhere   {machine: program} for what the compilers of other machines make of the
+                same program, where `ELSEWHERE` holds a function that knows
 
 Cost: one compilation, no message. What a device sends of its operand of b bytes, when
 g devices take part and messages go around a ring: all-gather (g - 1) b; all-reduce
@@ -25,9 +27,9 @@ from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from types import MappingProxyType
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 RING = {  # what one device of g sends, in g-ths of its operand
@@ -50,6 +52,7 @@ STEPS = {  # what the counter of a loop goes through: attributes, values -> valu
 }
 LONGEST = 10_000  # no loop is stepped through further than this
 COLUMNS = ("collective", "over", "devices", "times", "operand", "sends")
+ELSEWHERE: list[Callable] = []  # each: (Traced, Lowered, Program) -> elsewhere
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,23 @@ class Program:
     Any branch of a conditional may run, so all of them count: `counts` and `sent` may
     then be too large, never too small. `outputs` includes the table of pointers that
     XLA keeps when there are several. A program read from text knows nothing of its
-    memory: `arguments`, `outputs` and `temporaries` are None.
+    memory: `arguments`, `outputs` and `temporaries` are None. `elsewhere` maps names of
+    other machines to their programs, or to the words in which their compiler refuses;
+    a mapping that has `_repr_html_` is shown below the table.
     """
 
     collectives: tuple[Collective, ...] = ()
     arguments: int | None = None
     outputs: int | None = None
     temporaries: int | None = None
+    elsewhere: Mapping = field(default=MappingProxyType({}), compare=False)
+
+    @property
+    def everywhere(self) -> tuple["Program", ...]:
+        """The programs of all machines, this one first; ValueError if one has none."""
+        if str in map(type, self.elsewhere.values()):
+            raise ValueError(f"not every machine has it: {dict(self.elsewhere)}")
+        return (self, *self.elsewhere.values())
 
     @property
     def counts(self) -> dict[str, int | None]:
@@ -109,10 +122,10 @@ class Program:
     def __str__(self) -> str:
         """Return the table as text."""
         widths = [max(map(len, cells)) for cells in zip(*_rows(self), strict=True)]
-        sides = zip("<<<>>>", widths, strict=True)
-        line = "  ".join(f"{{:{side}{width}}}" for side, width in sides)
+        line = "  ".join(map("{{:{}{}}}".format, "<<<>>>", widths))
         lines = [line.format(*cells).rstrip() for cells in _rows(self)]
-        return "\n".join([*lines, _memory(self)])
+        lines += [_memory(self), *[str(self.elsewhere)][: len(self.elsewhere)]]
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -124,6 +137,7 @@ class Program:
             'aria-label="What the compiled program sends"><table>'
             f"<caption>On one device: {_memory(self)}</caption><thead>{head}</thead>"
             f"<tbody>{''.join(body)}</tbody><tfoot>{foot}</tfoot></table></div>"
+            + getattr(self.elsewhere, "_repr_html_", str)()
         )
 
 
@@ -145,19 +159,21 @@ def measure(f: Callable, *args) -> Program:
                 f"args{jax.tree_util.keystr(path)} is a {type(leaf).__name__}: pass "
                 "arrays, numbers or ShapeDtypeStructs, and close over everything else"
             )
-    compiled = f
+    compiled, moved = f, ()
     if not isinstance(f, jax.stages.Compiled):
-        compiled = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).compile()
+        traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args)
+        moved = traced, traced.lower()
+        compiled = moved[1].compile()
     shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
     shardings += jax.tree.leaves(compiled.output_shardings)
     meshes = [dict(s.mesh.shape) for s in shardings if hasattr(s, "mesh")]
     held = compiled.memory_analysis()
-    return Program(
-        tuple(_walk(_parse(compiled.as_text(), meshes))),
-        held.argument_size_in_bytes,
-        held.output_size_in_bytes,
-        held.temp_size_in_bytes,
-    )
+    kinds = "argument", "output", "temp"
+    sizes = (getattr(held, f"{kind}_size_in_bytes") for kind in kinds)
+    program = Program(tuple(_walk(_parse(compiled.as_text(), meshes))), *sizes)
+    for ask in ELSEWHERE if moved else ():
+        program = replace(program, elsewhere=ask(*moved, program))
+    return program
 
 
 def read(text: str, mesh: jax.sharding.Mesh | Mapping | None = None) -> Program:
@@ -231,6 +247,8 @@ def _walk(program: _Text, name="ENTRY", times: int | None = 1, branch=False):
     here = program.computations[name]
     for instruction in here.values():
         kind = instruction.opcode.removesuffix("-start")
+        if name.startswith("all-reduce-scatter"):  # XLA:TPU fuses a sum and its slice
+            kind = kind.replace("all-reduce", "reduce-scatter")
         if kind in RING and not _continued(instruction, here):
             size = sum(_bytes(here[operand].shape) for operand in instruction.operands)
             groups = _groups(instruction.attributes, program.devices)
@@ -272,8 +290,7 @@ def _bytes(shape: str) -> int:
     parts = r"(\w+)\[([^]]*)\](?:\{[^}]*E\((\d+)\))?"  # s4[8]{0:E(4)}: two in a byte
     for dtype, sizes, packed in re.findall(parts, shape):
         stored = {"pred": "u8", "token": "u0", "opaque": "u0"}.get(dtype, dtype)
-        whole = -(-_numbers(stored)[0] // 8) * 8
-        bits = int(packed or whole)
+        bits = int(packed or -(-_numbers(stored)[0] // 8) * 8)
         total += -(-bits * math.prod(_numbers(sizes)) // 8)
     return total
 
@@ -398,12 +415,10 @@ def _rows(program: Program) -> list[tuple[str, ...]]:
         total = _if_known(sum, each)
         axes = "unnamed" if c.axes is None else ", ".join(c.axes)
         pairs = c.kind == "collective-permute"
-        members = "pairs" if pairs else f"x {len(c.groups[0])}"
-        devices = f"{len(c.groups)} {members}"
-        count = "unknown" if total is None else f"{total:,}"
-        count = f"up to {count}" if c.conditional else count
-        sent = _if_known(math.prod, (c.sent, total))
-        rows.append((c.kind, axes, devices, count, _size(c.bytes), _size(sent)))
+        devices = f"{len(c.groups)} {'pairs' if pairs else f'x {len(c.groups[0])}'}"
+        count = "up to " * c.conditional + (f"{total:,}" if total else "unknown")
+        sizes = _size(c.bytes), _size(_if_known(math.prod, (c.sent, total)))
+        rows.append((c.kind, axes, devices, count, *sizes))
     rows = rows or [("none", *[""] * 5)]
     return [COLUMNS, *rows, ("in all", *[""] * 4, _size(program.sent))]
 
@@ -425,8 +440,8 @@ def _size(count: float | None) -> str:
 
 def _html_row(cells: tuple[str, ...]) -> str:
     """Return a row of the table: words to the left, numbers to the right."""
-    tags = ['th scope="row"', *["td"] * 5]
-    tags = ['th scope="col"'] * 6 if cells == COLUMNS else tags
+    body = ['th scope="row"', *["td"] * 5]
+    tags = ['th scope="col"'] * 6 if cells == COLUMNS else body
     sides = [*["left"] * 3, *["right"] * 3]
     row = "<tr>"
     for tag, side, cell in zip(tags, sides, cells, strict=True):
@@ -438,10 +453,8 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 def main():
     """Show what the sum of a vector sends, on every device there is."""
-    count = jax.device_count()
-    ring = jax.NamedSharding(jax.make_mesh((count,), ("ring",)), jax.P("ring"))
-    x = jnp.ones(8 * count, "float32", device=ring)
-    print(measure(jnp.sum, x))
+    jax.set_mesh(jax.make_mesh((jax.device_count(),), ("ring",)))
+    print(measure(jax.numpy.sum, jax.device_put(np.ones(5040), jax.P("ring"))))
 
 
 if __name__ == "__main__":

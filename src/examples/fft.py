@@ -1,43 +1,110 @@
 # SPDX-License-Identifier: MIT-0
-"""Fourier transforms of arrays that are split over devices.
+"""Fourier transforms of fields that are split over devices, of any size.
 
 A transform along an axis needs that axis whole. So each device transforms what it has
 whole, and an all-to-all then cuts an axis that is done and joins one that is not.
 
     slabs     [N0@x, N1, N2]    -> [N0, N1@x, N2]      a mesh with an axis x, and no y
     pencils   [N0@x, N1@y, N2]  -> [N0, N1@x, N2@y]    a mesh with axes x and y
-    plane     [N0@x, N1]        -> [N0, N1@x]          a mesh with an axis x
-    vector    [N@x]             -> [N@x]               a mesh with an axis x
+    plane     [N0@(x,y), N1]    -> [N0, N1@(x,y)]      or over x alone
 
-Indices and norms are those of `jax.numpy.fft`. The transposed transforms do without the
-last step: a field ends as [N1@x, N2@y, N0], with the axis that was transformed last
-together in memory, and a vector as a matrix [R@x, C]. Of P = X Y devices, each sends
+Indices, norms and arguments are those of `jax.numpy.fft`, and one more says which mesh
+axes cut: `over=("data", "model")` cuts the first of `axes` over data and the second
+over model, `over=("x", ("y", "z"))` the second over y and z together; with more mesh
+axes than axes to cut, the last one takes the rest. Axes that are not transformed are a
+batch, in the same messages. Further mesh axes are left alone; what is Auto on them has
+no type to tell how a batch lies: `jax.vmap(fftn, spmd_axis_name="z")` does.
+The transposed transforms do without the last step: a field ends as [N1@x, N2@y, N0].
+
+JAX cuts into equal parts. So a cut axis that the mesh does not divide is followed by
+zeros: 30 over 4 is 32. In what a transform takes they may be there or not: `s` tells
+the sizes without them, and what stands in their place is not read. `mask` tells which
+they are. Where all is divided, each of P = X Y devices sends
 
     slabs     (1 - 1/P) / P of the array in 1 all-to-all; a plane likewise
     pencils   (1 - 1/X) / P + (1 - 1/Y) / P in 2
-    vector    3 (1 - 1/P) / P in 3, or 2 (1 - 1/P) / P in 2 if transposed
 
 which is the least for a swap of axes in which each device keeps its share; it is no
-bound on the transform. `cost` has the bytes. Input of NumPy, or that lies otherwise, is
-laid out as above first. The method for vectors is that of Bailey, "FFTs in external or
-hierarchical memory", Supercomputing 1989.
+bound on the transform. `cost` has the bytes of any call. Input of NumPy, or that lies
+otherwise, is laid out as above first. One axis alone, a long vector, is another method.
 
     JAX_NUM_CPU_DEVICES=8 python fft.py
 
-Copy this file alone: it needs JAX only.
+Copy this file alone: it needs JAX and NumPy.
 """
 
+import functools
 import math
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+Names = tuple[str, ...]  # mesh axes that cut an axis of an array, together
+Over = str | Sequence[str | Sequence[str]] | None
+Sizes = Sequence[int] | None
+
 Cost = namedtuple("Cost", "sent counts")  # one device's bytes, and its collectives
 NORMS = None, "backward", "ortho", "forward"
+
+
+class Asked(NamedTuple):
+    """The arguments of a transform, beside its array."""
+
+    s: Sizes = None
+    axes: Sizes = None
+    norm: str | None = None
+    over: Over = None
+
+
+class Kind(NamedTuple):
+    """What sort of transform it is: a row of the table `KINDS`."""
+
+    back: bool = False
+    real: bool = False  # the last axis has half of the frequencies
+    turned: bool = False  # the first axis ends last
+
+
+class Axis(NamedTuple):
+    """How an axis of an array lies: its size without zeros, and what cuts it."""
+
+    true: int
+    names: Names = ()
+
+    def share(self) -> int:
+        """Return how much of it a device has."""
+        return -(-self.true // ways(self.names))
+
+    def size(self) -> int:
+        """Return its size with the zeros."""
+        return self.share() * ways(self.names)
+
+
+class Plan(NamedTuple):
+    """All that is known of a transform before it runs, and no array.
+
+    axes, sizes: of the field that is transformed, without zeros; cuts: what cuts the
+    first of them, the second, ..; each: a function for every axis, or none
+    """
+
+    kind: Kind
+    norm: str | None
+    axes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    cuts: tuple[Names, ...]
+    each: tuple[Callable, ...] = ()
+
+    def held(self) -> tuple[int, ...]:
+        """Return the sizes of the spectrum, without zeros."""
+        *others, last = self.sizes
+        return (*others, last // 2 + 1 if self.kind.real else last)
+
+
+# ------------------------------------------------------------ the mesh
 
 
 def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
@@ -57,29 +124,30 @@ def mesh_sizes(*names: str) -> list[int]:
     return [mesh.shape[name] for name in names]
 
 
-def counts() -> tuple[int, int]:
-    """Return X and Y of the mesh in context, where Y is 1 if it has no axis y."""
-    return (*mesh_sizes(*cuts()), 1)[:2]
+def ways(names: Names) -> int:
+    """Return into how many parts these axes of the mesh cut."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return math.prod(mesh.shape[name] for name in names)
 
 
-def ways(name: str) -> int:
-    """Return the size of the mesh axis `name`, or 1 if the mesh has none."""
-    return jax.sharding.get_abstract_mesh().shape.get(name, 1)
+def cuts_of(over: Over, count: int) -> tuple[Names, ...]:
+    """Return which mesh axes cut the first `count` axes; the last takes the rest."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if over is None:
+        over = ("x", "y") if "y" in mesh.shape else ("x",)
+    over = (over,) if isinstance(over, str) else over
+    groups = [(each,) if isinstance(each, str) else (*each,) for each in over]
+    names = sum(groups, ())
+    if not names or len({*names}) < len(names):
+        raise ValueError(f"over = {over}: pass one mesh axis or more, each once")
+    mesh_sizes(*names)
+    if {*names} & {*mesh.manual_axes}:
+        raise ValueError(f"axes {names} are Manual: call this outside of `shard_map`")
+    last = sum(groups[count - 1 :], ())
+    return (*groups[: count - 1], *([last] if last else []))
 
 
-def cuts() -> tuple[str, ...]:
-    """Return the mesh axes that cut a field: x and y for pencils, x alone for slabs."""
-    return ("x", "y") if "y" in jax.sharding.get_abstract_mesh().shape else ("x",)
-
-
-def check_cut(name: str, size: int, count: int):
-    """Raise ValueError unless an axis of this size can be cut into `count` parts."""
-    below = size // count * count
-    if size < 1 or size != below:
-        fits = " or ".join(str(fit) for fit in (below, below + count) if fit > 0)
-        raise ValueError(
-            f"{name} = {size} cannot be cut into {count} equal parts: take {fits}"
-        )
+# ------------------------------------------------------------ what is asked
 
 
 def check_array(name: str, a: Array):
@@ -90,29 +158,99 @@ def check_array(name: str, a: Array):
         raise ValueError(f"{name} is {kind}: pass an array of numbers")
 
 
-def check_axes(a: Array, norm: str | None, **counts: int):
-    """Raise ValueError unless `a` has these axes, and each can be cut so many times."""
+def integers(name: str, numbers: Sizes, count: int) -> tuple[int, ...]:
+    """Return these as a tuple, or raise ValueError unless they are `count` integers."""
+    found = np.atleast_1d(np.asarray(numbers))
+    if found.shape != (count,) or found.dtype.kind not in "iu":
+        raise ValueError(f"{name} = {numbers}: pass {count} integers")
+    return tuple(found.tolist())
+
+
+def check_axes(rank: int, axes: Sizes) -> tuple[int, ...]:
+    """Return the axes that are meant, counted from 0, or raise ValueError."""
+    axes = range(rank) if axes is None else axes
+    axes = integers("axes", axes, np.size(axes))
+    found = {axis % rank for axis in axes if -rank <= axis < rank}
+    if len(found) < max(len(axes), 2):
+        raise ValueError(f"axes = {axes} of {rank}: pass two or more, each once")
+    return tuple(axis % rank for axis in axes)
+
+
+def plan_of(kind: Kind, a: Array, asked: Asked, each: Sequence = ()) -> Plan:
+    """Return what is to be done, or raise ValueError saying what to pass."""
     check_array("a", a)
-    if norm not in NORMS:
-        raise ValueError(f"norm = {norm!r}: pass one of {NORMS}")
-    if a.ndim != len(counts):
-        raise ValueError(
-            f"{a.dtype}{list(a.shape)} has not the axes {', '.join(counts)}: for a "
-            "batch, take `jax.vmap` of the transform"
-        )
-    for (name, count), size in zip(counts.items(), a.shape, strict=True):
-        check_cut(name, size, count)
+    if asked.norm not in NORMS:
+        raise ValueError(f"norm = {asked.norm!r}: pass one of {NORMS}")
+    if kind.real and not kind.back and jnp.iscomplexobj(a):
+        raise ValueError(f"{a.dtype} is not real: pass the real part, or call fftn")
+    axes = check_axes(a.ndim, asked.axes)
+    cuts, shape = cuts_of(asked.over, len(axes) - 1), turned_home(kind, axes, a.shape)
+    sizes = [shape[axis] for axis in axes] if asked.s is None else asked.s
+    sizes = integers("s", sizes, len(axes))
+    if min(sizes) < 1:
+        raise ValueError(f"sizes {sizes}: an array without numbers has no transform")
+    return Plan(kind, asked.norm, axes, sizes, cuts, (*each,))
 
 
-def place(x: Array, spec: jax.P) -> Array:
-    """Lay `x` out by `spec` on the mesh in context, whatever the type of its axes.
+# ------------------------------------------------------------ how arrays lie
 
-    Call it inside `jax.jit`. Those that `spec` names are all Auto or all Explicit.
-    """
-    mesh = jax.sharding.get_abstract_mesh()
-    auto = {*jax.tree.leaves(tuple(spec))} <= {*mesh.auto_axes}
-    x = jax.reshard(x, jax.P() if auto else spec) if mesh.explicit_axes else x
-    return lax.with_sharding_constraint(x, spec) if auto else x
+
+def turned_home(kind: Kind, axes: Sequence[int], there: Sequence) -> list:
+    """Return what belongs to the axes of a field, from what is transformed."""
+    there = [*there]
+    if kind.back and kind.turned:
+        there.insert(axes[0], there.pop(axes[-1]))
+    return there
+
+
+def lies(a: Array, cuts: Sequence[Names]) -> list[Axis]:
+    """Return how `a` lies along the Explicit mesh axes that cut nothing here."""
+    mesh, spec = mesh_with(), getattr(jax.typeof(a).sharding, "spec", ())
+    others = {*mesh.explicit_axes} - {*sum(cuts, ())}
+    spec = [(each,) if isinstance(each, str) else each or () for each in spec]
+    spec += [()] * (a.ndim - len(spec))
+    names = [tuple(name for name in each if name in others) for each in spec]
+    return [*map(Axis, a.shape, names)]
+
+
+def layouts(plan: Plan, a: Array) -> tuple[list[Axis], list[Axis]]:
+    """Return how the axes lie before a transform and after it."""
+    field = turned_home(plan.kind, plan.axes, lies(a, plan.cuts))
+    spectrum, uncut = [*field], [()] * len(plan.axes)
+    for i, axis in enumerate(plan.axes):
+        field[axis] = Axis(plan.sizes[i], [*plan.cuts, *uncut][i])
+        spectrum[axis] = Axis(plan.held()[i], [(), *plan.cuts, *uncut][i])
+    if plan.kind.turned:
+        spectrum.insert(plan.axes[-1], spectrum.pop(plan.axes[0]))
+    return (spectrum, field) if plan.kind.back else (field, spectrum)
+
+
+def check_shape(a: Array, layout: Sequence[Axis], plan: Plan):
+    """Raise ValueError unless `a` has these sizes, with their zeros or without them."""
+    true, full = [each.true for each in layout], [each.size() for each in layout]
+    if any(n not in pair for n, *pair in zip(a.shape, true, full, strict=True)):
+        wanted = f"{true}, or {full} with zeros" if true != full else f"{true}"
+        raise ValueError(f"{[*a.shape]} is not for s = {plan.sizes}: pass {wanted}")
+
+
+def lay_out(a: Array, layout: Sequence[Axis]) -> Array:
+    """Lay `a` out like this along Explicit axes, and fill its axes up with zeros."""
+    explicit = jax.sharding.get_abstract_mesh().explicit_axes
+
+    def placed(a, layout):
+        kept = [tuple(n for n in each.names if n in explicit) for each in layout]
+        return jax.reshard(a, jax.P(*kept)) if explicit else a
+
+    extra = [each.size() - n for n, each in zip(a.shape, layout, strict=True)]
+    if any(extra):
+        # JAX has no derivative of a pad beside an axis that is cut into one part
+        whole = [
+            Axis(n) if more or ways(each.names) == 1 else each
+            for n, each, more in zip(a.shape, layout, extra, strict=True)
+        ]
+        a = placed(a, whole)
+        a = jnp.pad(a, [(0, more) for more in extra])
+    return placed(a, layout)
 
 
 def working_type(a: jax.ShapeDtypeStruct) -> np.dtype:
@@ -121,369 +259,360 @@ def working_type(a: jax.ShapeDtypeStruct) -> np.dtype:
         return jnp.promote_types(jnp.result_type(a.dtype, 1.0), jnp.float32)
 
 
-@jax.jit(static_argnames=("transform", "before", "after", "options"))
-def on_blocks(
-    transform: Callable, a: Array, before: jax.P, after: jax.P, options: tuple
-) -> Array:
-    """Lay `a` out by `before`, and transform its blocks to those of `after`."""
+@jax.jit(static_argnames=("transform", "plan"))
+def on_field(transform: Callable, a: Array, plan: Plan) -> Array:
+    """Lay `a` out, and transform the block of every device."""
+    before, after = layouts(plan, a)
+    mesh = jax.sharding.get_abstract_mesh()
+    # over all axes: XLA:CPU has no transform of a block that is cut by Auto ones, too
+    names = {*mesh.axis_names} - {*mesh.manual_axes} if mesh.manual_axes else set()
+    specs = [jax.P(*(each.names for each in layout)) for layout in (before, after)]
 
-    @jax.shard_map(in_specs=before, out_specs=after)
+    @jax.shard_map(in_specs=specs[0], out_specs=specs[1], axis_names=names)
     def run(block):
-        return transform(block, *options)
+        return transform(block, plan)
 
-    return run(place(a, before).astype(working_type(a)))
-
-
-def recut(block: Array, name: str, split: int, join: int) -> Array:
-    """Cut the axis `split` over the mesh axis `name`, and join the axis `join`."""
-    return lax.all_to_all(block, name, split, join, tiled=True)
+    return run(lay_out(a, before).astype(working_type(a)))
 
 
-# ------------------------------------------------------------ planes, then columns
+def transform(kind: Kind, a: Array, asked: Asked, each: Sequence = ()) -> Array:
+    """Check what is asked, and do it."""
+    plan = plan_of(kind, a, asked, each)
+    check_shape(a, layouts(plan, a)[0], plan)
+    return on_field(back if kind.back else there, a, plan)
 
 
-def fft_planes(block: Array, name: str, norm: str | None) -> Array:
-    """Transform the last two axes: [.., N@name, M] -> [.., N, M@name]."""
-    if ways(name) == 1:
-        return jnp.fft.fft2(block, norm=norm)
-    last = block.ndim - 1
-    block = recut(jnp.fft.fft(block, norm=norm), name, last, last - 1)
-    return jnp.fft.fft(block, axis=last - 1, norm=norm)
+def recut(a: Array, names: Names, split: int, join: int, size: int) -> Array:
+    """Cut the axis `split` of a block over mesh axes, and join `join`, of this size.
+
+    Zeros fill the one up to equal parts, and those in the other are dropped. A barrier
+    hides them: XLA:CPU gives a part of zeros alone a layout of its own, and fails.
+    """
+    more = (np.arange(a.ndim) == split) * -a.shape[split] % lax.axis_size(names)
+    a = lax.optimization_barrier(jnp.pad(a, [(0, n) for n in more])) if any(more) else a
+    a = lax.all_to_all(a, names, split, join, tiled=True)
+    return lax.slice_in_dim(a, 0, size, axis=join)
 
 
-def ifft_planes(block: Array, name: str, norm: str | None) -> Array:
-    """Undo `fft_planes`: [.., N, M@name] -> [.., N@name, M]."""
-    if ways(name) == 1:
-        return jnp.fft.ifft2(block, norm=norm)
-    last = block.ndim - 1
-    block = jnp.fft.ifft(block, axis=last - 1, norm=norm)
-    return jnp.fft.ifft(recut(block, name, last - 1, last), norm=norm)
+# ------------------------------------------------------------ blocks of a field
 
 
-def fft_columns(block: Array, norm: str | None) -> Array:
-    """Transform the first axis, and put it last: [N0@x, N1, n2] -> [N1@x, n2, N0]."""
-    block = jnp.moveaxis(recut(block, "x", 1, 0), 0, 2)
-    return jnp.fft.fft(block, norm=norm)
-
-
-def ifft_columns(block: Array, norm: str | None) -> Array:
-    """Undo `fft_columns`: [N1@x, n2, N0] -> [N0@x, N1, n2]."""
-    block = jnp.moveaxis(jnp.fft.ifft(block, norm=norm), 2, 0)
-    return recut(block, "x", 0, 1)
-
-
-def field_turned(block: Array, norm: str | None) -> Array:
-    """Transform a block of a field: [N0@x, N1@y, N2] -> [N1@x, N2@y, N0]."""
-    return fft_columns(fft_planes(block, "y", norm), norm)
-
-
-def field_turned_back(block: Array, norm: str | None) -> Array:
-    """Undo `field_turned`: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2]."""
-    return ifft_planes(ifft_columns(block, norm), "y", norm)
-
-
-def straight(block: Array, norm: str | None) -> Array:
+def there(block: Array, plan: Plan) -> Array:
     """Transform a block of a field: [N0@x, N1@y, N2] -> [N0, N1@x, N2@y]."""
-    return jnp.moveaxis(field_turned(block, norm), 2, 0)
+    axes, whole = plan.axes, plan.axes[len(plan.cuts) :]
+    for i, names in reversed([*enumerate(plan.cuts)]):
+        if ways(names) > 1:
+            block = along(block, whole, plan)
+            block = recut(block, names, axes[i + 1], axes[i], plan.sizes[i])
+            whole = ()
+        whole = (axes[i], *whole)
+    block = along(block, whole, plan)
+    return jnp.moveaxis(block, axes[0], axes[-1]) if plan.kind.turned else block
 
 
-def straight_back(block: Array, norm: str | None) -> Array:
-    """Undo `straight`: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2]."""
-    return field_turned_back(jnp.moveaxis(block, 0, 2), norm)
+def along(block: Array, axes: Sequence[int], plan: Plan) -> Array:
+    """Transform a block along axes that are whole, or back."""
+    if plan.each:
+        for axis in axes:
+            block = plan.each[plan.axes.index(axis)](block, axis)
+        return block
+    if plan.kind.back and plan.kind.real and axes[-1] == plan.axes[-1]:
+        sizes = [*(block.shape[axis] for axis in axes[:-1]), plan.sizes[-1]]
+        return jnp.fft.irfftn(block, sizes, axes, plan.norm)
+    real = plan.kind.real and jnp.isrealobj(block)
+    run = jnp.fft.ifftn if plan.kind.back else jnp.fft.rfftn if real else jnp.fft.fftn
+    return run(block, axes=axes, norm=plan.norm)
 
 
-def fftn_transposed(a: Array, *, norm: str | None = None) -> Array:
+def back(block: Array, plan: Plan) -> Array:
+    """Undo `there`: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2]."""
+    axes, whole = plan.axes, ()
+    if plan.kind.turned:
+        block = jnp.moveaxis(block, axes[-1], axes[0])
+    for i, names in enumerate(plan.cuts):
+        whole = (*whole, axes[i])
+        if ways(names) > 1:
+            block = along(block, whole, plan)
+            block = recut(block, names, axes[i], axes[i + 1], plan.held()[i + 1])
+            whole = ()
+    return along(block, (*whole, *axes[len(plan.cuts) :]), plan)
+
+
+# ------------------------------------------------------------ fields
+
+
+def fftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
+    """Transform a field along its axes, as `jnp.fft.fftn` does.
+
+    a: [N0@x, N1@y, N2] -> [N0, N1@x, N2@y] on a mesh with axes x and y, or
+    a: [N0@x, N1, N2] -> [N0, N1@x, N2] on a mesh without y
+
+    The first of `axes` are cut over the mesh axes of `over`, and afterwards their
+    successors are. `s` tells the sizes without the zeros that fill cut axes up: without
+    it, all numbers of `a` count. `norm` is "backward" (as for None), "ortho" or
+    "forward". Raises ValueError for fewer than two axes, or an empty one.
+    """
+    return transform(Kind(), a, Asked(s, axes, norm, over))
+
+
+def ifftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
+    """Undo `fftn`, as `jnp.fft.ifftn` does.
+
+    a: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
+    a: [N0, N1@x, N2] -> [N0@x, N1, N2] on a mesh without y
+
+    What cut axes have beyond `s` is not read.
+    """
+    return transform(Kind(back=True), a, Asked(s, axes, norm, over))
+
+
+def fftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
     """Transform a field, and leave its first axis last.
 
     a: [N0@x, N1@y, N2] -> [N1@x, N2@y, N0] on a mesh with axes x and y, or
     a: [N0@x, N1, N2] -> [N1@x, N2, N0] on a mesh without y
 
     This is `jnp.fft.fftn(a).transpose(1, 2, 0)`, and takes the least time and memory.
-    `norm` is "backward" (as for None), "ortho" or "forward". Raises ValueError unless
-    X divides N0, X and Y divide N1, and Y divides N2.
+    The first of `axes` moves to the place of the last. Else it is `fftn`.
     """
-    x, y = counts()
-    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=y)
-    return on_blocks(field_turned, a, jax.P(*cuts()), jax.P(*cuts()), (norm,))
+    return transform(Kind(turned=True), a, Asked(s, axes, norm, over))
 
 
-def ifftn_transposed(a: Array, *, norm: str | None = None) -> Array:
-    """Undo `fftn_transposed`.
+def ifftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
+    """Undo `fftn_transposed`; `s` and `axes` are those of the field.
 
     a: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
     a: [N1@x, N2, N0] -> [N0@x, N1, N2] on a mesh without y
     """
-    x, y = counts()
-    check_axes(a, norm, N1=math.lcm(x, y), N2=y, N0=x)
-    return on_blocks(field_turned_back, a, jax.P(*cuts()), jax.P(*cuts()), (norm,))
+    return transform(Kind(back=True, turned=True), a, Asked(s, axes, norm, over))
 
 
-def fftn(a: Array, *, norm: str | None = None) -> Array:
-    """Transform a field along its three axes, as `jnp.fft.fftn` does.
-
-    a: [N0@x, N1@y, N2] -> [N0, N1@x, N2@y] on a mesh with axes x and y, or
-    a: [N0@x, N1, N2] -> [N0, N1@x, N2] on a mesh without y
-
-    Axes and indices keep their order. `norm` and errors are as in `fftn_transposed`.
-    """
-    x, y = counts()
-    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=y)
-    return on_blocks(straight, a, jax.P(*cuts()), jax.P(None, *cuts()), (norm,))
-
-
-def ifftn(a: Array, *, norm: str | None = None) -> Array:
-    """Undo `fftn`, as `jnp.fft.ifftn` does.
-
-    a: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
-    a: [N0, N1@x, N2] -> [N0@x, N1, N2] on a mesh without y
-    """
-    x, y = counts()
-    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=y)
-    return on_blocks(straight_back, a, jax.P(None, *cuts()), jax.P(*cuts()), (norm,))
-
-
-# ------------------------------------------------------------ real fields
-
-
-def half(size: int) -> int:
-    """Return K, the frequencies kept of a real axis: a number that Y divides."""
-    kept = size // 2 + 1
-    return kept + -kept % ways("y")
-
-
-def rfft_planes(block: Array, norm: str | None) -> Array:
-    """Transform the last two axes of a real block: [n0, N1@y, N2] -> [n0, N1, K@y]."""
-    if ways("y") == 1:
-        return jnp.fft.rfft2(block, norm=norm)
-    rows = jnp.fft.rfft(block, norm=norm)
-    extra = half(block.shape[2]) - rows.shape[2]
-    rows = jnp.pad(rows, [(0, 0), (0, 0), (0, extra)])
-    return jnp.fft.fft(recut(rows, "y", 2, 1), axis=1, norm=norm)
-
-
-def irfft_planes(block: Array, size: int, norm: str | None) -> Array:
-    """Undo `rfft_planes`: [n0, N1, K@y] -> [n0, N1@y, N2], where N2 is `size`."""
-    if ways("y") == 1:
-        return jnp.fft.irfft2(block, (block.shape[1], size), norm=norm)
-    rows = recut(jnp.fft.ifft(block, axis=1, norm=norm), "y", 1, 2)
-    return jnp.fft.irfft(rows[..., : size // 2 + 1], size, norm=norm)
-
-
-def real(block: Array, norm: str | None) -> Array:
-    """Transform a real block of a field: [N0@x, N1@y, N2] -> [N0, N1@x, K@y]."""
-    return jnp.moveaxis(fft_columns(rfft_planes(block, norm), norm), 2, 0)
-
-
-def real_back(block: Array, size: int, norm: str | None) -> Array:
-    """Undo `real`: [N0, N1@x, K@y] -> [N0@x, N1@y, N2], where N2 is `size`."""
-    block = ifft_columns(jnp.moveaxis(block, 0, 2), norm)
-    return irfft_planes(block, size, norm)
-
-
-def rfftn(a: Array, *, norm: str | None = None) -> Array:
+def rfftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
     """Transform a real field, and leave out the half that is only conjugated.
 
     a: [N0@x, N1@y, N2] -> [N0, N1@x, K@y] on a mesh with axes x and y, or
     a: [N0@x, N1, N2] -> [N0, N1@x, K] on a mesh without y
 
-    K is N2 // 2 + 1, as in `jnp.fft.rfftn`, but rounded up to a multiple of Y, for JAX
-    cuts into equal parts only. Zeros fill the rest, and `irfftn` takes them back. The
-    `norm` is as in `fftn_transposed`. Raises ValueError if `a` is complex, or unless X
-    divides N0, and X and Y divide N1; any N2 will do.
+    K is N2 // 2 + 1, as in `jnp.fft.rfftn`, and zeros. Arguments are as in `fftn`.
+    Raises ValueError if `a` is complex.
     """
-    x, y = counts()
-    check_axes(a, norm, N0=x, N1=math.lcm(x, y), N2=1)
-    if jnp.iscomplexobj(a):
-        raise ValueError(f"{a.dtype} is not real: pass the real part, or call fftn")
-    return on_blocks(real, a, jax.P(*cuts()), jax.P(None, *cuts()), (norm,))
+    return transform(Kind(real=True), a, Asked(s, axes, norm, over))
 
 
-def irfftn(a: Array, s: Sequence[int], *, norm: str | None = None) -> Array:
-    """Return the real field of the shape `s` whose transform by `rfftn` is `a`.
+def irfftn(a: Array, s, axes=None, norm=None, over=None) -> Array:
+    """Return the real field of the sizes `s` whose transform by `rfftn` is `a`.
 
     a: [N0, N1@x, K@y] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
     a: [N0, N1@x, K] -> [N0@x, N1, N2] on a mesh without y
 
-    `s` is (N0, N1, N2), which `a` alone does not tell. Raises ValueError unless `a` has
-    the shape that `rfftn` returns for a field of that shape.
+    `s` is (N0, N1, N2), which `a` alone does not tell: with its zeros it may have the
+    shape of fields of many sizes, [16, 16, 12] on 2 x 4 devices for N2 from 16 to 23,
+    and another one gives another field. Raises ValueError unless `a` has the shape that
+    `rfftn` returns for a field of these sizes.
     """
-    x, y = counts()
-    check_axes(a, norm, N0=x, N1=math.lcm(x, y), K=y)
-    s = np.atleast_1d(s)
-    if s.shape != (3,) or s.dtype.kind not in "iu":
-        raise ValueError(f"s = {s.tolist()}: pass the three sizes of the field")
-    check_cut("N2", n := int(s[2]), 1)
-    if a.shape != (*s[:2], half(n)):
-        raise ValueError(
-            f"a spectrum of the shape {a.shape} is not that of a field of the shape "
-            f"{tuple(s.tolist())}: pass what rfftn returns, and the shape of the field"
-        )
-    return on_blocks(real_back, a, jax.P(None, *cuts()), jax.P(*cuts()), (n, norm))
+    return transform(Kind(back=True, real=True), a, Asked(s, axes, norm, over))
 
 
-# ------------------------------------------------------------ two axes
+def rfftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
+    """Transform a real field as `rfftn` does, and leave its first axis last.
 
+    a: [N0@x, N1@y, N2] -> [N1@x, K@y, N0] on a mesh with axes x and y, or
+    a: [N0@x, N1, N2] -> [N1@x, K, N0] on a mesh without y
 
-def fft2(a: Array, *, norm: str | None = None) -> Array:
-    """Transform a plane along both axes, as `jnp.fft.fft2` does.
-
-    a: [N0@x, N1] -> [N0, N1@x]
-
-    `norm` is as in `fftn_transposed`. Raises ValueError unless X divides N0 and N1.
+    Of all transforms of a real field this takes the least time and memory.
     """
-    [x] = mesh_sizes("x")
-    check_axes(a, norm, N0=x, N1=x)
-    return on_blocks(fft_planes, a, jax.P("x"), jax.P(None, "x"), ("x", norm))
+    return transform(Kind(real=True, turned=True), a, Asked(s, axes, norm, over))
 
 
-def ifft2(a: Array, *, norm: str | None = None) -> Array:
+def irfftn_transposed(a: Array, s, axes=None, norm=None, over=None) -> Array:
+    """Undo `rfftn_transposed`; `s` and `axes` are those of the field.
+
+    a: [N1@x, K@y, N0] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
+    a: [N1@x, K, N0] -> [N0@x, N1, N2] on a mesh without y
+    """
+    return transform(Kind(True, True, True), a, Asked(s, axes, norm, over))
+
+
+# ------------------------------------------------------------ planes
+
+
+def fft2(a: Array, s=None, axes=(-2, -1), norm=None, over=None) -> Array:
+    """Transform planes along both axes, as `jnp.fft.fft2` does.
+
+    a: [.., N0@(x,y), N1] -> [.., N0, N1@(x,y)], all of x and y along one axis
+
+    It is `fftn` of the last two axes; `over="x"` leaves y alone.
+    """
+    return fftn(a, s, axes, norm, over)
+
+
+def ifft2(a: Array, s=None, axes=(-2, -1), norm=None, over=None) -> Array:
     """Undo `fft2`, as `jnp.fft.ifft2` does.
 
-    a: [N0, N1@x] -> [N0@x, N1]
+    a: [.., N0, N1@(x,y)] -> [.., N0@(x,y), N1]
     """
-    [x] = mesh_sizes("x")
-    check_axes(a, norm, N0=x, N1=x)
-    return on_blocks(ifft_planes, a, jax.P(None, "x"), jax.P("x"), ("x", norm))
+    return ifftn(a, s, axes, norm, over)
 
 
-# ------------------------------------------------------------ one axis
+def rfft2(a: Array, s=None, axes=(-2, -1), norm=None, over=None) -> Array:
+    """Transform real planes, and leave out the half that is only conjugated.
 
-
-def rows_and_columns(size: int) -> tuple[int, int]:
-    """Return R and C, the rows and columns of the matrix that holds a vector of `size`.
-
-    X divides both, and R <= C are as near to each other as can be. Raises ValueError
-    unless X * X divides `size`.
+    a: [.., N0@(x,y), N1] -> [.., N0, K@(x,y)], with K as in `rfftn`
     """
-    [x] = mesh_sizes("x")
-    check_cut("N", size, x * x)
-    rest = size // (x * x)
-    least = max(d for d in range(1, math.isqrt(rest) + 1) if rest % d == 0)
-    return least * x, rest // least * x
+    return rfftn(a, s, axes, norm, over)
 
 
-def twiddles(block: Array, sign: int) -> Array:
-    """Return exp(sign 2 pi i j k / (R C)) for each row j and column k of a block.
+def irfft2(a: Array, s, axes=(-2, -1), norm=None, over=None) -> Array:
+    """Return the real planes of the sizes `s` whose transform by `rfft2` is `a`.
 
-    block: [R, C@x] -> the same. With k = first + rest, where `first` is this device's
-    first column, it is a product of two: angles that are small, and integers that
-    cannot overflow.
+    a: [.., N0, K@(x,y)] -> [.., N0@(x,y), N1]
     """
-    (r, width), size = block.shape, lax.axis_size("x")
-    row, rest = jnp.arange(r)[:, None], jnp.arange(width)[None]
-    rank = lax.axis_index("x").astype(row.dtype)
-
-    def turn(count, total):
-        angle = count.astype(block.real.dtype) * (sign * 2 * math.pi / total)
-        return lax.complex(jnp.cos(angle), jnp.sin(angle))
-
-    return turn(row * rank, r * size) * turn(row * rest, r * width * size)
+    return irfftn(a, s, axes, norm, over)
 
 
-def four_steps(rows: Array, norm: str | None) -> Array:
-    """Transform the vector that lies in these rows: [R@x, C] -> [R@x, C]."""
-    block = jnp.fft.fft(recut(rows, "x", 1, 0), axis=0, norm=norm)
-    block = block * twiddles(block, -1)
-    return jnp.fft.fft(recut(block, "x", 0, 1), norm=norm)
+def along_axes(a: Array, each: Sequence, s=None, axes=None, over=None) -> Array:
+    """Apply to each axis, when it is whole, a function of its own; turn as above.
 
+    a: [N0@x, N1@y, N2] -> [N1@x, N2@y, N0], as in `fftn_transposed`
 
-def inverse_four_steps(rows: Array, norm: str | None) -> Array:
-    """Undo `four_steps`: [R@x, C] -> [R@x, C]."""
-    block = recut(jnp.fft.ifft(rows, norm=norm), "x", 1, 0)
-    block = block * twiddles(block, 1)
-    return recut(jnp.fft.ifft(block, axis=0, norm=norm), "x", 0, 1)
-
-
-def vector_turned(block: Array, norm: str | None) -> Array:
-    """Transform a block of a vector: [N@x] -> [R@x, C]."""
-    _, c = rows_and_columns(block.size * lax.axis_size("x"))
-    return four_steps(block.reshape(-1, c), norm)
-
-
-def vector_turned_back(block: Array, norm: str | None) -> Array:
-    """Undo `vector_turned`: [R@x, C] -> [N@x]."""
-    return inverse_four_steps(block, norm).reshape(-1)
-
-
-def vector(block: Array, norm: str | None) -> Array:
-    """Transform a block of a vector: [N@x] -> [N@x]."""
-    return recut(vector_turned(block, norm), "x", 1, 0).T.reshape(-1)
-
-
-def vector_back(block: Array, norm: str | None) -> Array:
-    """Undo `vector`: [N@x] -> [N@x]."""
-    r, _ = rows_and_columns(block.size * lax.axis_size("x"))
-    return vector_turned_back(recut(block.reshape(-1, r).T, "x", 0, 1), norm)
-
-
-def fft_transposed(a: Array, *, norm: str | None = None) -> Array:
-    """Transform a vector, and leave it as a matrix that is read by columns.
-
-    a: [N@x] -> [R@x, C], with R and C of `rows_and_columns(N)`
-
-    The frequency k1 + R k2 stands in row k1 and column k2: `b.T.ravel()` has the order
-    of `jnp.fft.fft`. `norm` is as in `fftn_transposed`. Raises ValueError unless X * X
-    divides N.
+    `each` has a function (block, axis) -> block for every axis, which transforms the
+    lines along it and keeps their number. Sine and cosine transforms are such.
     """
-    check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
-    return on_blocks(vector_turned, a, jax.P("x"), jax.P("x"), (norm,))
+    return transform(Kind(turned=True), a, Asked(s, axes, None, over), each)
 
 
-def ifft_transposed(a: Array, *, norm: str | None = None) -> Array:
-    """Undo `fft_transposed`.
+def along_axes_back(a: Array, each: Sequence, s=None, axes=None, over=None) -> Array:
+    """Apply to each axis, when it is whole, a function of its own; turn back.
 
-    a: [R@x, C] -> [N@x], where N = R C
-
-    Raises ValueError unless X divides R and C.
+    a: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2], as in `ifftn_transposed`
     """
-    [x] = mesh_sizes("x")
-    check_axes(a, norm, R=x, C=x)
-    return on_blocks(vector_turned_back, a, jax.P("x"), jax.P("x"), (norm,))
+    return transform(Kind(True, False, True), a, Asked(s, axes, None, over), each)
 
 
-def fft(a: Array, *, norm: str | None = None) -> Array:
-    """Transform a vector, as `jnp.fft.fft` does.
+KINDS = {fftn: Kind(), rfftn: Kind(real=True), fftn_transposed: Kind(turned=True)}
+KINDS |= {fft2: Kind(), rfft2: Kind(real=True), along_axes: Kind(turned=True)}
+KINDS |= {rfftn_transposed: Kind(real=True, turned=True)}
+HOME = (
+    ifftn,
+    irfftn,
+    ifftn_transposed,
+    ifft2,
+    irfft2,
+    along_axes_back,
+    irfftn_transposed,
+)
+KINDS |= zip(HOME, [kind._replace(back=True) for kind in KINDS.values()], strict=True)
 
-    a: [N@x] -> [N@x]
 
-    `norm` is as in `fftn_transposed`. Raises ValueError unless X * X divides N.
+# ------------------------------------------------------------ in the spectrum
+
+
+@jax.jit(static_argnames=("layout", "place"))
+def count_axis(layout: tuple[Axis, ...], place: int) -> Array:
+    """Count an axis of an array that lies so: [1, .., N@x, .., 1], N with its zeros."""
+    names, explicit = (
+        layout[place].names,
+        jax.sharding.get_abstract_mesh().explicit_axes,
+    )
+    count = jnp.arange(layout[place].size(), dtype=jnp.int32)
+    count = jnp.expand_dims(count, [i for i in range(len(layout)) if i != place])
+    lay = jax.reshard if {*names} & {*explicit} else lax.with_sharding_constraint
+    return lay(count, jax.P(*[None] * place, names)) if names else count
+
+
+def counts(s: Sizes, transform: Callable, over: Over) -> list[Array]:
+    """Return for each axis of a field of sizes `s` its numbers, as the spectrum lies.
+
+    (N0, N1, N2) -> [N0, 1, 1], [1, N1@x, 1], [1, 1, N2@y] for `fftn`
     """
-    check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
-    return on_blocks(vector, a, jax.P("x"), jax.P("x"), (norm,))
+    kind, field = KINDS[transform], np.broadcast_to(0, s)
+    _, layout = layouts(plan_of(kind, field, Asked(over=over)), field)
+    places = [*range(len(layout))]
+    places.insert(0, places.pop(-1 if kind.turned else 0))
+    return [count_axis((*layout,), place) for place in places]
 
 
-def ifft(a: Array, *, norm: str | None = None) -> Array:
-    """Undo `fft`, as `jnp.fft.ifft` does.
+def mask(s: Sizes, transform: Callable = fftn, over: Over = None) -> Array:
+    """Return where the spectrum by `transform` of a field of sizes `s` has numbers.
 
-    a: [N@x] -> [N@x]
+    (N0, N1, N2) -> bool[N0, N1@x, N2@y] for `fftn`: False where zeros fill an axis up
     """
-    check_axes(a, norm, N=mesh_sizes("x")[0] ** 2)
-    return on_blocks(vector_back, a, jax.P("x"), jax.P("x"), (norm,))
+    *sizes, last = s
+    sizes = *sizes, last // 2 + 1 if KINDS[transform].real else last
+    inside = [k < n for k, n in zip(counts(s, transform, over), sizes, strict=True)]
+    return functools.reduce(jnp.logical_and, inside)
 
 
-EXCHANGES = {fft2: "x", fft: "xxx", fft_transposed: "xx"}
-EXCHANGES |= {ifft2: "x", ifft: "xxx", ifft_transposed: "xx"}
+def wave_numbers(s: Sizes, transform: Callable = fftn, over=None) -> list[Array]:
+    """Return for each axis how many waves the numbers of a spectrum stand for.
 
-
-def cost(transform: Callable, a: jax.ShapeDtypeStruct) -> Cost:
-    """Predict what `transform(a)` sends, for a transform of this module.
-
-    Each exchange is along an axis of the mesh in context; fields make one along each.
-    A vector is complex: a real one is exchanged first, and sends half in that exchange.
+    (N0, N1, N2) -> [N0, 1, 1], [1, N1@x, 1], [1, 1, N2@y] for `fftn`: for a field of
+    these sizes 0, 1, .., -1, as `fftfreq(n) * n` has them, lying as the spectrum by
+    `transform` does. The last axis of a real transform has 0, 1, .. without negative
+    ones. Divided by the length of the field they are frequencies.
     """
-    axes = EXCHANGES.get(transform, cuts())
-    last = half(a.shape[-1]) if transform is rfftn else a.shape[-1]
-    word = jnp.promote_types(working_type(a), jnp.complex64).itemsize
-    block = math.prod(a.shape[:-1]) * last * word // math.prod(mesh_sizes(*set(axes)))
-    sent = [block - block // ways(axis) for axis in axes if ways(axis) > 1]
-    return Cost(sum(sent), {"all-to-all": len(sent)} if sent else {})
+    found, half = counts(s, transform, over), [False] * (len(s) - 1)
+    half.append(KINDS[transform].real)
+    return [
+        jnp.where((2 * k < n) | full, k, k - n).astype(float)
+        for k, n, full in zip(found, s, half, strict=True)
+    ]
+
+
+def solve_in_spectrum(f: Array, symbol: Callable, each=(), s=None, over=None) -> Array:
+    """Return the field whose spectrum, times `symbol(k0, k1, k2)`, is that of `f`.
+
+    f: [N0@x, N1@y, N2] -> the same
+
+    `symbol` takes the `wave_numbers` of a periodic field; where it is 0, the answer has
+    0. With `each`, for every axis a pair of functions there and back, as `along_axes`
+    takes them, k0, .. count their numbers from 0.
+    """
+    check_array("f", f)
+    sizes, there, home = f.shape if s is None else s, fftn_transposed, ifftn_transposed
+    if not jnp.iscomplexobj(f):
+        there, home = rfftn_transposed, irfftn_transposed
+    numbers = wave_numbers(sizes, there, over)
+    if each:
+        into, out = zip(*each, strict=True)
+        there = functools.partial(along_axes, each=into)
+        home = functools.partial(along_axes_back, each=out)
+        numbers = [k.astype(float) for k in counts(sizes, along_axes, over)]
+    spectrum = there(f, s=s, over=over)
+    by = symbol(*numbers).astype(spectrum.dtype)
+    solved = jnp.where(by == 0, 0, spectrum / jnp.where(by == 0, 1, by))
+    return home(solved, s=sizes, over=over)
+
+
+# ------------------------------------------------------------ what it costs
+
+
+def cost(transform, a: jax.ShapeDtypeStruct, s=None, axes=None, over=None) -> Cost:
+    """Predict what `transform(a, s, axes, over=over)` sends.
+
+    Each exchange cuts an axis of a block, filled up with zeros, in equal parts, and
+    keeps one of them. A batch counts as it lies.
+    """
+    axes = (-2, -1) if axes is None and transform.__name__.endswith("2") else axes
+    plan = plan_of(KINDS[transform], a, Asked(s, axes, None, over))
+    field, cuts = layouts(plan, a)[plan.kind.back], plan.cuts
+    batch = [each.share() for i, each in enumerate(field) if i not in plan.axes]
+    before = [field[axis].share() for axis in plan.axes]
+    uncut = [()] * len(before)
+    after = [*map(Axis.share, map(Axis, plan.held(), [(), *cuts, *uncut]))]
+    word = jnp.promote_types(working_type(a), jnp.complex64)
+    sent = [
+        math.prod(batch + before[: i + 1] + after[i + 1 :]) * (ways(names) - 1)
+        for i, names in enumerate(cuts)
+        if ways(names) > 1
+    ]
+    return Cost(word.itemsize * sum(sent), {"all-to-all": len(sent)} if sent else {})
 
 
 def main():
     """Transform a wave on every device there is, and find its frequency."""
-    count = jax.device_count()
-    with jax.set_mesh(jax.make_mesh((count,), ("x",))):
-        n = 8 * count
+    n = 8 * jax.device_count()
+    with jax.set_mesh(jax.make_mesh((n // 8,), ("x",))):
         wave = jnp.cos(2 * jnp.pi * 3 * jnp.arange(n) / n)
         a = jnp.broadcast_to(wave[:, None, None], (n, n, 4))
         spectrum = fftn(jax.device_put(a, jax.P("x")), norm="forward")

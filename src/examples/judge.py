@@ -389,7 +389,8 @@ class Judge:
             else:
                 reasons.append(_over_bytes(name, used, allowed))
                 facts.append(f"{name}: {used} of {allowed} bytes")
-        return [reason for reason in reasons if reason], facts
+        on = f"on {jax.default_backend().upper()} {{}}".format  # others may differ
+        return [*map(on, filter(None, reasons))], [on(facts[0]), *facts[1:]]
 
     def _placed(self, outputs, expected, sharding) -> tuple[list[str], tuple]:
         """Say what is wrong with shardings of outputs, with pictures of the first."""
@@ -409,9 +410,8 @@ class Judge:
 
 def main():
     """Judge a sum over all devices, first with a mistake in it."""
-    mesh = jax.make_mesh((jax.device_count(),), ("x",))
-    rows = jax.NamedSharding(mesh, jax.P("x"))
-    x = jnp.arange(8.0 * mesh.size, device=rows)
+    rows = jax.NamedSharding(jax.make_mesh((jax.device_count(),), ("x",)), jax.P("x"))
+    x = jnp.arange(8.0 * jax.device_count(), device=rows)
     print(Judge().program(lambda x: 2 * jnp.sum(x), np.sum, x))
     print(Judge().program(jnp.sum, np.sum, x).require())
 

@@ -21,8 +21,8 @@ import shlex
 import sys
 
 # The eight colours of the book's devices; the label says the same without them.
-COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442")
-COLOURS += ("#0072b2", "#d55e00", "#cc79a7", "#bbbbbb")
+COLOURS = ("#67bdf5", "#f5ad45", "#2fb08c", "#fbe184")
+COLOURS += ("#9b93f7", "#e28a52", "#d99cc8", "#c5d3d6")
 BAR = "border-left: .25rem solid {}; margin: .5rem 0; padding-left: .75rem"
 LABEL = "font-size: .8rem; font-weight: 600; line-height: 1.5"
 TEXT = "background: none; border: 0; box-shadow: none; color: inherit; margin: 0"

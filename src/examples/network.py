@@ -114,7 +114,8 @@ def messages(collective) -> Iterator[tuple[int, int, int]]:
     """Yield source, target and bytes of what a collective sends, in all its groups.
 
     All-to-alls and permutations send straight to the target; all others go around a
-    ring, in the order of the group.
+    ring, in the order of the group. (Gloo makes halves of a reduce-scatter, and then
+    less leaves a host than on a ring.)
     """
     for group in collective.groups:
         if collective.kind == "collective-permute":

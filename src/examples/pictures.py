@@ -9,6 +9,10 @@ pages show an SVG with a text alternative, terminals a table of device numbers.
     rows    [N@x, M]         X blocks, each cut slantwise into its Y copies
     volume  [L@x, M@y, N@z]  X slabs, each a picture of [M@y, N@z]
 
+`beside` puts pictures in a row, at one scale where signs stand between them:
+`beside(draw(a), "@", draw(b), "=", draw(a @ b))`. Three axes as a cube, the numbers in
+the blocks, and what a move has to bring: see cubes.py and views.py.
+
 No message is sent and no element is read: only the sharding is looked at. The eight
 colours repeat from device 8 on.
 
@@ -24,20 +28,22 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import batched, groupby, islice, pairwise, product
+from itertools import batched, groupby, pairwise, product
 
 import jax
 
-COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442")
-COLOURS += ("#0072b2", "#d55e00", "#cc79a7", "#bbbbbb")
-INKS = ("#000", "#000", "#000", "#000", "#fff", "#000", "#000", "#000")
+COLOURS = ("#67bdf5", "#f5ad45", "#2fb08c", "#fbe184")
+COLOURS += ("#9b93f7", "#e28a52", "#d99cc8", "#c5d3d6")
+INKS = ("#0b0d10",) * 8  # each is seen seven times as well on them as they are
 
-WIDE, GAP, DEPTH = 320, 24, 9  # of a picture, beside a panel, of a slab, in CSS pixels
-MOST = 32  # rows, columns, slabs, copies that are drawn; the caption counts the rest
+WIDE, SMALL, ROW, GAP = 320, 226, 600, 24  # widths: one, one of many, a row, between
+MOST = 32  # devices that are named, rows and columns of a table, rows with a label
 
-NARROW = "display: inline-block; vertical-align: top; width: 20rem; max-width: 100%"
-SMALL = "font-size: .85em; line-height: 1.4; margin-bottom: .5em"
-RIM = ' font-size="12" fill="#000" stroke="#fff" stroke-width="4" paint-order="stroke"'
+FLOW = "display: flex; flex-wrap: wrap; align-items: center; gap: .5rem .75rem"
+PART = "display: inline-block; vertical-align: top; max-width: 100%; "
+PART += "margin: .25rem .5rem .25rem 0; "
+SAID = "font-size: .85em; line-height: 1.4; margin-bottom: .5em"
+RIM = 'font-size="12" fill="#000" stroke="#fff" stroke-width="4" paint-order="stroke"'
 
 Box = tuple[tuple[int, int], ...]  # (start, stop) along each axis of the array
 Block = tuple[int, ...]  # its position along each axis, counted in blocks
@@ -49,7 +55,9 @@ class Picture:
 
     `boxes` is the part that each device holds, `axes` the name of each array axis with
     the mesh axes that split it, `facts` the caption's parts, `colours` each device's
-    number among the colours. `svg`, `text`, `words` and `caption` are strings.
+    number among the colours. `svg`, `text`, `words` and `caption` are strings. A
+    `view` of views.py or cubes.py has its own way: `drawn` is a picture, `paint` fills
+    a block, `told` are words; boxes that are `also` there cut; `room` is wide and high.
     """
 
     shape: tuple[int, ...]
@@ -58,18 +66,19 @@ class Picture:
     facts: tuple[str, ...]
     colours: Mapping[int, int]
     title: str = ""
+    view: object = None
 
     @functools.cached_property
     def cuts(self) -> list[list[int]]:
         """The places at which each axis is cut, its two ends included."""
-        axes = zip(self.shape, *self.boxes.values(), strict=True)
+        boxes = *self.boxes.values(), *getattr(self.view, "also", ())
+        axes = zip(self.shape, *boxes, strict=True)
         return [sorted({0, size}.union(*spans)) for size, *spans in axes]
 
     @functools.cached_property
     def holders(self) -> dict[Block, tuple[int, ...]]:
         """The devices that hold each block."""
-        everywhere = [range(len(cuts) - 1) for cuts in self.cuts]
-        found = dict.fromkeys(product(*everywhere), ())
+        found = dict.fromkeys(product(*(range(len(c) - 1) for c in self.cuts)), ())
         for device, box in sorted(self.boxes.items()):
             pairs = zip(self.cuts, box, strict=True)
             spans = [range(cuts.index(a), cuts.index(b)) for cuts, (a, b) in pairs]
@@ -77,17 +86,11 @@ class Picture:
                 found[block] += (device,)
         return found
 
-    @property
-    def face(self) -> list[list[int]]:
-        """The cuts between the rows and between the columns that are drawn."""
-        return [cuts[: MOST + 1] for cuts in [[0, 1], [0, 1], *self.cuts][-2:]]
-
     @functools.cached_property
     def slabs(self) -> dict[Block, list[Block]]:
         """For each place on all axes but the last two: the blocks drawn there."""
-        near = [block for block in self.holders if max(block[-2:], default=0) < MOST]
-        slabs = groupby(near, lambda block: block[:-2])
-        return {lead: list(blocks) for lead, blocks in islice(slabs, MOST)}
+        slabs = groupby(self.holders, lambda block: block[:-2])
+        return {lead: list(blocks) for lead, blocks in slabs}
 
     def span(self, block: Block) -> str:
         """Write a block as an index: "[0:8, 4:8]"; a slab is "[0:8, ...]"."""
@@ -99,62 +102,83 @@ class Picture:
     def words(self) -> str:
         """The text alternative: which devices hold which part."""
         parts = [f"{_hold(ids)} {self.span(at)}" for at, ids in self.holders.items()]
-        if len(parts) > 2 * MOST:
-            parts[2 * MOST :] = ["and so on"]
+        parts = [*getattr(self.view, "told", parts)]
+        parts[2 * MOST :] = ["and so on"] * (len(parts) > 2 * MOST)
         return f"Picture of {self.facts[0]}: {'; '.join(parts)}."
 
-    @property
-    def caption(self) -> str:
-        """What the array is, how it is split, and what a device stores."""
-        return "; ".join(self.facts)
+    caption = property(lambda self: "; ".join(self.facts), doc="The facts in a line.")
 
-    @property
-    def svg(self) -> str:
-        """The picture for notebooks and web pages, without the caption."""
-        lines, columns = _frames(self)
-        end = math.ceil(lines[-1][-1] + 26)
-        shapes = list(_names(self, lines, columns))
-        for lead, frame in zip(self.slabs, product(lines, columns), strict=False):
-            shapes += [*_slab(self, lead, *frame), *_ticks(self, *frame)]
+    def at(self, wide: float = WIDE, scale: float = 0) -> str:
+        """Return the SVG so wide; or bare, with so many pixels for an element."""
+        shapes, *size = getattr(self.view, "drawn", _drawn)(self, wide, scale)
+        wide, high = map(math.ceil, size)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {end}" '
-            f'width="{WIDE}" height="{end}" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
+            f'width="{wide}" height="{high}" role="img" '
             f'aria-label="{html.escape(self.words)}" fill="currentColor" '
             'font-family="system-ui, sans-serif" font-size="11" text-anchor="middle" '
             f'style="max-width: 100%; height: auto">{"".join(shapes)}</svg>'
         )
 
-    def _repr_html_(self) -> str:
-        kind, *facts = (html.escape(fact) for fact in self.facts)
+    svg = property(at)
+
+    def shown(self, wide: float = WIDE, scale: float = 0) -> str:
+        """Return the SVG and its caption; with a scale, its type alone."""
+        kind, _, facts = html.escape(self.caption).partition("; ")
         title = f"<strong>{html.escape(self.title)}</strong><br>" if self.title else ""
-        return (
-            f'<div class="picture" style="{NARROW}">{self.svg}<div style="{SMALL}">'
-            f"{title}<code>{kind}</code> {'; '.join(facts)}</div></div>"
-        )
+        least = getattr(self.view, "room", [0])[0] + 64  # with its margins
+        how = "text-align: center" if scale else f"width: {max(wide, least):.0f}px"
+        said = f"{title}<code>{kind}</code> {'' if scale else facts}"
+        said = f'{self.at(wide, scale)}<div style="{SAID}">{said}</div>'
+        return f'<div class="picture" style="{PART}{how}">{said}</div>'
+
+    _repr_html_ = shown
 
     def __repr__(self) -> str:
         """Return the picture for terminals: device numbers under their columns."""
-        return "\n".join([self.title, self.caption, *_table(self)]).removeprefix("\n")
+        told = getattr(self.view, "told", None) or _table(self)
+        return "\n".join([self.title, self.caption, *told]).removeprefix("\n")
 
     text = property(__repr__)
 
+    def block(self, block: Block, rect) -> str:
+        """Return the SVG of a block in its `rect`: left, top, width, height."""
+        x, y, wide, high = rect
+        strips = _strips(rect, len(self.holders[block]) or 1)
+        inside = getattr(self.view, "paint", _paint)(self, block, rect, strips)
+        size = f'x="{x:.5g}" y="{y:.5g}" width="{wide:.5g}" height="{high:.5g}"'
+        return (
+            f"<g><title>{_hold(self.holders[block])} {self.span(block)}</title>"
+            f'{"".join(inside)}<rect {size} fill="none" stroke="currentColor"/></g>'
+        )
+
 
 class Row(tuple):
-    """Pictures that show themselves side by side, or below each other if narrow."""
+    """Pictures that show themselves side by side, and the signs between them."""
 
     def _repr_html_(self) -> str:
-        return "".join(picture._repr_html_() for picture in self)
+        sizes = [(1, 1, *p.shape)[-2:] for p in self if not isinstance(p, str)]
+        if len(sizes) == len(self):
+            return "".join(each.shown(SMALL if self[2:] else WIDE) for each in self)
+        most = max(map(max, [(1, 1), *sizes]))
+        scale = min(ROW / sum(wide for _, wide in [(1, 1), *sizes]), SMALL / most, 24)
+        row = [_sign(p) if isinstance(p, str) else p.shown(SMALL, scale) for p in self]
+        return f'<div style="{FLOW}">{"".join(row)}</div>'
 
     def __repr__(self) -> str:
         """Return the pictures for terminals, one below the other."""
-        return "\n\n".join(picture.text for picture in self)
+        return "\n\n".join(map(str, self))
 
 
-def beside(*pictures: Picture) -> Row:
-    """Put pictures side by side. Raises ValueError for what `draw` did not return."""
-    for other in {type(each) for each in pictures} - {Picture}:
+def beside(*parts) -> Row:
+    """Put pictures side by side; with signs between them they are drawn at one scale.
+
+    beside(a, "@", b, "=", c) shows a product. Raises ValueError for what is neither
+    text nor a picture.
+    """
+    for other in {type(each) for each in parts if not hasattr(each, "shown")} - {str}:
         raise ValueError(f"a {other.__name__} is no picture: pass what `draw` returns")
-    return Row(pictures)
+    return Row(parts)
 
 
 def draw(x, shape: Sequence[int] | None = None, *, title: str = "") -> Picture:
@@ -183,7 +207,8 @@ def draw(x, shape: Sequence[int] | None = None, *, title: str = "") -> Picture:
     names = [f"({','.join(s)})" if isinstance(s, tuple) else s for s in split]
     axes = [f"axis {i} over {s}" if s else f"axis {i}" for i, s in enumerate(names)]
     sizes = [f"{n}@{s}" if s else f"{n}" for n, s in zip(shape, names, strict=True)]
-    kind = f"{getattr(x, 'dtype', '')}[{','.join(sizes)}]"
+    due = f"{{U:{','.join(pending)}}}" if pending else ""
+    kind = f"{getattr(x, 'dtype', '')}[{','.join(sizes)}]{due}"
     facts = kind, *_facts(x, boxes, pending, idle)
     return Picture(shape, boxes, tuple(axes), facts, colours, title)
 
@@ -193,9 +218,7 @@ def draw(x, shape: Sequence[int] | None = None, *, title: str = "") -> Picture:
 
 def _shape_to_draw(x, shape) -> tuple[int, ...]:
     if isinstance(x, jax.core.Tracer):
-        raise ValueError(
-            f"a traced array has no devices: print jax.typeof(x), here {jax.typeof(x)}"
-        )
+        raise ValueError(f"a traced array: print jax.typeof(x), here {jax.typeof(x)}")
     own = getattr(x, "shape", shape)
     if own is None:
         raise ValueError(f"a {type(x).__name__} alone has no shape: draw(x, shape)")
@@ -211,13 +234,10 @@ def _shape_to_draw(x, shape) -> tuple[int, ...]:
 
 def _sharding_of(x) -> jax.sharding.Sharding:
     if isinstance(x, jax.P):
-        mesh, entries = jax.sharding.get_mesh(), tuple(getattr(x, "partitions", x))
-        if mesh.empty:
+        if (mesh := jax.sharding.get_mesh()).empty:
             raise ValueError(f"{x} needs a mesh: call jax.set_mesh(mesh) first")
-        if jax.P.UNCONSTRAINED in entries:
+        if jax.P.UNCONSTRAINED in getattr(x, "partitions", x):
             raise ValueError(f"{x} does not say where each element belongs")
-        if unknown := {*jax.tree.leaves(entries)} - {*mesh.axis_names}:
-            raise ValueError(f"{x} names {unknown}, but the axes are {mesh.axis_names}")
         x = jax.NamedSharding(mesh, x)
     sharding = getattr(x, "sharding", x)
     if not isinstance(sharding, jax.sharding.Sharding):
@@ -233,10 +253,7 @@ def _spec(where, shape: tuple[int, ...]) -> tuple[list, list[str]]:
     if len(spec) > ndim:
         raise ValueError(f"{spec} names {len(spec)} axes, but the array has {ndim}")
     split = [*getattr(spec, "partitions", spec)]  # with sums, a spec will not unpack
-    for n, entry in zip(shape, split, strict=False):
-        parts = math.prod(where.mesh.shape[name] for name in jax.tree.leaves(entry))
-        if n % parts:
-            raise ValueError(f"{spec} cuts {n} of the shape {shape} in {parts}")
+    getattr(where, "shard_shape", tuple)(shape)  # JAX refuses what does not divide
     return split + [None] * (ndim - len(split)), sorted(getattr(spec, "unreduced", ()))
 
 
@@ -263,10 +280,6 @@ def _facts(x, boxes: Mapping[int, Box], pending, idle) -> Iterator[str]:
         yield f"to be summed over {', '.join(pending)}"
     if idle:
         yield f"nothing on {_ids(idle)}"
-    spans = zip(*boxes.values(), strict=True)
-    *leads, rows, columns = 1, 1, *(len(set(axis)) for axis in spans)
-    drawn = (rows, "rows"), (columns, "columns"), (math.prod(leads), "slabs")
-    yield from (f"drawn are {MOST} of {n} {name}" for n, name in drawn if n > MOST)
 
 
 def _copies(boxes: Mapping[int, Box]) -> str:
@@ -304,36 +317,55 @@ def _hold(devices: Sequence[int]) -> str:
 
 
 def _table(picture: Picture) -> Iterator[str]:
-    rows, columns = ([f"{a}:{b}" for a, b in pairwise(cuts)] for cuts in picture.face)
+    sides = [[0, 1], [0, 1], *picture.cuts][-2:]
+    rows, columns = ([f"{a}:{b}" for a, b in pairwise(cuts)] for cuts in sides)
     left = max(map(len, rows)) if len(picture.shape) > 1 else 0
     for lead, blocks in picture.slabs.items():
         yield from ["", picture.span(lead)] if lead else [""]
         held = [_ids(picture.holders[b]).replace(", ", ",") or "-" for b in blocks]
         wide = max(map(len, columns + held))
         lines = zip(["", *rows], batched(columns + held, len(columns)), strict=True)
-        for head, cells in lines if picture.shape else [*lines][1:]:
-            line = " ".join(f"{cell:^{wide}}" for cell in cells)
-            yield f"{head[:left]:>{left}} {line}".rstrip()
+        for head, cells in [*lines][not picture.shape : MOST + 1]:
+            line = f"{head[:left]:>{left}}", *(f"{c:^{wide}}" for c in cells[:MOST])
+            yield " ".join(line).rstrip() + " ..." * (len(cells) > MOST)
 
 
 # ------------------------------------------------------------------------ as SVG
 
 
-def _frames(picture: Picture) -> tuple[list[list[float]], list[list[float]]]:
+def _drawn(picture: Picture, wide: float, scale: float):
+    """Return the shapes of a picture, and how wide and high it is."""
+    scale = 0 if picture.shape[2:] else scale
+    lines, columns = _frames(picture, wide, scale)
+    shapes = [] if scale else [*_names(picture, lines, columns)]
+    for lead, frame in zip(picture.slabs, product(lines, columns), strict=False):
+        ticks = [] if scale else _ticks(picture, *frame)
+        shapes += [*_slab(picture, lead, *frame), *ticks]
+    rest = 1 if scale else GAP
+    return shapes, columns[-1][-1] + rest, lines[-1][-1] + rest
+
+
+def _frames(picture: Picture, wide: float, scale: float):
     """Place slabs in lines, and say at which y and x their cuts then lie.
 
     As many slabs stand side by side as there is room for.
     """
-    (rows, columns), slabs = picture.face, len(picture.slabs)
+    rows, columns = [[0, 1], [0, 1], *picture.cuts][-2:]
+    least, tall = getattr(picture.view, "room", (0, 0))
+    if scale:
+        high, width = (max(scale * c[-1], 20 * len(c) - 20) for c in (rows, columns))
+        high, width = max(high, tall), max(width, least)
+        return [_spread(rows, 1, high)], [_spread(columns, 1, width)]
     left, top = 24 + 6.5 * len(str(rows[-1])), 46 if len(picture.shape) > 2 else 20
     index = max(len(picture.span(lead)) for lead in picture.slabs)
     need = max(5.8 * index, 20 * (len(columns) - 1))
-    lines = math.ceil(slabs / max(1, (WIDE - left) // need))
-    across = math.ceil(slabs / lines)
-    width, height = (WIDE - left) / across - GAP, 40
+    lines = math.ceil(len(picture.slabs) / max(1, (wide - left) // need))
+    across = math.ceil(len(picture.slabs) / lines)
+    width, height = max((wide - left) / across - GAP, least), max(40, tall)
     if len(picture.shape) > 1:
         ratio = min(max(rows[-1] / columns[-1], 0.25), 1.25)
-        height = max(ratio * width, 14 * (len(rows) - 1), 6.5 * len(picture.axes[-2]))
+        least = 14 * min(len(rows) - 1, MOST), 6.5 * len(picture.axes[-2]), tall
+        height = max(ratio * width, *least)
     xs = [_spread(columns, left + (width + GAP) * k, width) for k in range(across)]
     ys = [_spread(rows, top + (height + 46) * k, height) for k in range(lines)]
     return ys, xs
@@ -344,53 +376,33 @@ def _spread(cuts: list[int], start: float, size: float) -> list[float]:
 
 
 def _names(picture: Picture, lines, columns) -> Iterator[str]:
-    """Name the axes below and at the left, and on top those that the slabs divide."""
-    x, y = (columns[0][0] + WIDE - GAP) / 2, (lines[0][0] + lines[-1][-1]) / 2
+    """Name the last two axes, below and at the left."""
+    x, y = (columns[0][0] + columns[-1][-1]) / 2, (lines[0][0] + lines[-1][-1]) / 2
     if picture.shape:
         yield _text(x, lines[-1][-1] + 20, picture.axes[-1])
     if len(picture.shape) > 1:
-        yield _text(12, y, picture.axes[-2], f' transform="rotate(-90 12 {y:.5g})"')
-    if len(picture.shape) > 2:
-        yield _text(x, 12, f"slabs: {', '.join(picture.axes[:-2])}")
+        yield _text(12, y, picture.axes[-2], f'transform="rotate(-90 12 {y:.5g})"')
 
 
 def _slab(picture: Picture, lead: Block, ys, xs) -> Iterator[str]:
-    """Draw the blocks of a slab; if there are several, its index and its side, too."""
+    """Draw the blocks of a slab; if there are several, its index, too."""
     if lead:
         yield _text((xs[0] + xs[-1]) / 2, ys[0] - 20, picture.span(lead))
-        side = [(xs[0], ys[-1]), (xs[-1], ys[-1]), (xs[-1], ys[0])]
-        side += [(x + DEPTH, y + DEPTH) for x, y in reversed(side)]
-        yield _polygon(side, 'currentColor" fill-opacity="0.3')
     cells = product(pairwise(ys), pairwise(xs))
     for block, ((y, lower), (x, there)) in zip(picture.slabs[lead], cells, strict=True):
-        yield _block(picture, block, (x, y, there - x, lower - y))
+        yield picture.block(block, (x, y, there - x, lower - y))
 
 
 def _ticks(picture: Picture, ys, xs) -> Iterator[str]:
     """Number the cuts: above the columns as there is room, and left of the rows."""
-    rows, columns = picture.face
+    rows, columns = [[0, 1], [0, 1], *picture.cuts][-2:]
     if picture.shape:
         crowd = len(xs) * (6.5 * len(str(columns[-1])) + 4) / (xs[-1] - xs[0])
         for k in range(0, len(xs), math.ceil(crowd)):
             yield _text(xs[k], ys[0] - 5, columns[k])
-    if len(picture.shape) > 1 and xs[0] < WIDE / 4:  # the leftmost slab
+    if len(picture.shape) > 1 and xs[0] < 80:  # the leftmost slab
         for row, y in zip(rows, ys, strict=True):
-            yield _text(xs[0] - 5, y + 4, row, ' text-anchor="end"')
-
-
-def _block(picture: Picture, block: Block, rect) -> str:
-    """Draw a block in its `rect`: left, top, width, height."""
-    x, y, wide, high = rect
-    devices = picture.holders[block]
-    fills = [COLOURS[picture.colours[device]] for device in devices]
-    strips = _strips(rect, len(devices[:MOST]) or 1)
-    return (
-        f"<g><title>{_hold(devices)} {picture.span(block)}</title>"
-        f"{''.join(map(_polygon, strips, fills))}"
-        f'<rect x="{x:.5g}" y="{y:.5g}" width="{wide:.5g}" height="{high:.5g}" '
-        'fill="none" stroke="currentColor"/>'
-        f"{''.join(_labels(picture, devices, strips, rect))}</g>"
-    )
+            yield _text(xs[0] - 5, y + 4, row, 'text-anchor="end"')
 
 
 def _strips(rect, count: int) -> list[list[tuple[float, float]]]:
@@ -407,35 +419,37 @@ def _strips(rect, count: int) -> list[list[tuple[float, float]]]:
     ]
 
 
-def _labels(picture: Picture, devices, strips, rect) -> Iterator[str]:
-    """Number each strip, or the whole block, or nothing: as there is room."""
-    x, y, wide, high = rect
+def _paint(picture: Picture, block: Block, rect, strips) -> Iterator[str]:
+    """Fill the strips; number each, or all, or none, as there is room."""
+    (x, y, wide, high), devices = rect, picture.holders[block]
+    yield from map(_polygon, strips, map(picture.colours.get, devices))
     need = 7 * len(str(max(picture.boxes))) + 1
-    if wide < need or high < 12:
-        return
-    if len(devices) > (wide // need if wide >= high else high // 12):
+    room = (wide // need if wide >= high else high // 12) if high >= 12 else 0
+    if wide >= need and 0 < room < len(devices):
         yield _text(x + wide / 2, y + high / 2 + 4, _ids(devices), RIM)
-        return
-    for device, strip in zip(devices, strips, strict=False):  # a hole has no device
-        x, y = (sum(values) / 4 for values in zip(*strip, strict=True))
-        ink = INKS[picture.colours[device]]
-        yield _text(x, y + 4, device, f' font-size="12" fill="{ink}"')
+    elif wide >= need and room:
+        middles = [(sum(x for x, _ in s) / 4, sum(y for _, y in s) / 4) for s in strips]
+        for device, (x, y) in zip(devices, middles, strict=False):  # a hole has none
+            yield _text(x, y + 4, device, f'font-size="12" fill="{INKS[0]}"')
 
 
-def _polygon(points: Sequence[tuple[float, float]], fill: str) -> str:
+def _sign(words: str) -> str:
+    return f'<div style="font-size: 1.4em">{html.escape(words)}</div>'
+
+
+def _polygon(points: Sequence[tuple[float, float]], colour: int) -> str:
     path = " ".join(f"{x:.5g},{y:.5g}" for x, y in points)
-    return f'<polygon points="{path}" fill="{fill}"/>'
+    return f'<polygon points="{path}" fill="{COLOURS[colour]}"/>'
 
 
-def _text(x: float, y: float, words, how: str = "") -> str:
-    return f'<text x="{x:.5g}" y="{y:.5g}"{how}>{html.escape(str(words))}</text>'
+def _text(x, y, words, how: str = "") -> str:
+    return f'<text x="{x:.5g}" y="{y:.5g}" {how}>{html.escape(str(words))}</text>'
 
 
 def main():
     """Draw rows over all devices."""
     mesh = jax.make_mesh((jax.device_count(),), ("x",))
-    rows = jax.NamedSharding(mesh, jax.P("x", None))
-    print(draw(rows, (8 * jax.device_count(), 16)))
+    print(draw(jax.NamedSharding(mesh, jax.P("x")), (8 * jax.device_count(), 16)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ right, and its numbers are grouped by thousands.
     rows    texts and numbers, as many as there are headings
 
 On a page a table scrolls when it is too wide, and screen readers find its headings. A
-cell of several lines shows the first, and opens to the others.
+cell of several lines shows the first, and opens to the others. A cell that begins with
+the sign ≠ is set off. Under more than five headings all cells break into lines.
 
     python tables.py
 
@@ -16,11 +17,15 @@ Copy this file alone: it needs only Python.
 """
 
 import html
+import re
 from collections.abc import Iterable
 from numbers import Real
 
 LINE = "white-space: nowrap"
 WORDS = "white-space: normal; min-width: 18rem"
+BROKEN = "white-space: normal"
+NAME = f"{BROKEN}; min-width: 9rem"
+MANY = 5  # columns whose cells may stand on one line each; of more, all are broken
 LONG = 40  # characters that stand on one line; a longer cell is broken into several
 
 
@@ -60,15 +65,19 @@ class Table:
         body = "".join(f"<tr>{''.join(self._cells(row))}</tr>" for row in self.rows)
         return (
             '<div style="overflow-x: auto" role="region" tabindex="0" '
-            f'aria-label="{html.escape(self.label)}"><table><thead><tr>{"".join(head)}'
+            f'aria-label="{html.escape(self.label)}"><table class="named">'
+            f"<thead><tr>{''.join(head)}"
             f"</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
     def _cells(self, row: list[str]) -> list[str]:
-        name = f"<code>{html.escape(row[0])}</code>"
-        first = f'<th scope="row" style="text-align: left; {LINE}">{name}</th>'
+        name, style, place = html.escape(row[0]), LINE, LINE
+        if len(self.head) > MANY:  # a name breaks after a dot or a bracket
+            name, style, place = re.sub(r"([.(])", r"\1<wbr>", name), BROKEN, NAME
+        first = f'<th scope="row" style="text-align: left; {place}">'
         pairs = zip(self.sides[1:], row[1:], strict=True)
-        return [first, *(html_cell(side, cell) for side, cell in pairs)]
+        cells = (html_cell(side, cell, style) for side, cell in pairs)
+        return [f"{first}<code>{name}</code></th>", *cells]
 
 
 def is_number(cell) -> bool:
@@ -81,14 +90,17 @@ def text_of(cell) -> str:
     return f"{cell:,.15g}" if is_number(cell) else str(cell)
 
 
-def html_cell(side: str, text: str) -> str:
+def html_cell(side: str, text: str, style: str = LINE) -> str:
     """Return a cell in HTML, which opens to what follows the first line."""
     short, _, more = map(html.escape, text.partition("\n"))
     if more:
-        more = f'<div style="{WORDS}">{more}</div>'
-        short = f"<details><summary>{short}</summary>{more}</details>"
-    style = WORDS if not more and len(text) > LONG else LINE
-    return f'<td style="text-align: {side}; {style}">{short}</td>'
+        more = f'<div style="{WORDS if style == LINE else BROKEN}">{more}</div>'
+        short = f'<summary style="{LINE}">{short}</summary>'
+        short = f"<details>{short}{more}</details>"
+    elif len(text) > LONG and style == LINE:
+        style = WORDS
+    mark = ' class="differs"' if text.startswith("≠") else ""
+    return f'<td{mark} style="text-align: {side}; {style}">{short}</td>'
 
 
 def main():

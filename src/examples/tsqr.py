@@ -11,12 +11,14 @@ factor the two together, pairs of pairs do the same, and after log2 P rounds all
     share   [K, K]       what one device's rows of q are of its own orthogonal factor
 
 A device sends K^2 words in each of log2 P rounds. If P is no power of two, the excess
-ranks send theirs to others first, and get their shares last: 2 K^2 words more. A sum
-of r, 2 K^2 words, brings it to them, too, and shows in its type that all agree. N does
-not matter. A gather of all triangles would be P - 1 steps and (P - 1) K^2 words.
+ranks send theirs to others first, and get their shares and r last: 3 K^2 words more. N
+does not matter. A gather of all triangles would be P - 1 steps and (P - 1) K^2 words.
+Where a device has fewer than K rows, these are gathered: fewer words than that.
 Derivatives take q and r, and one sum of K^2 words.
 
-Input of NumPy, or that lies otherwise, is laid out as above first.
+Input of NumPy, or that lies otherwise, is laid out as above first. Further axes of the
+mesh hold copies, or a batch: `jax.vmap`, and with Auto axes its `spmd_axis_name`; along
+an Explicit axis take derivatives inside the `vmap`.
 
 Source: Demmel, Grigori, Hoemmen and Langou, Communication-optimal Parallel and
 Sequential QR and LU Factorizations, SIAM J. Sci. Comput. 34 (2012),
@@ -39,17 +41,21 @@ Axes = str | tuple[str, ...]
 
 dot = functools.partial(jnp.dot, precision=lax.Precision.HIGHEST)
 solve_triangle = lax.linalg.triangular_solve
+# no type can say that all triangles are equal, and a sum for the type would cost
+shard_map = functools.partial(jax.shard_map, check_vma=False)
 
 
 # --------------------------------------------------------------------- block level
 
 
 def small_qr(a: Array) -> tuple[Array, Array]:
-    """Factor a matrix on one device: [n, K] -> [n, K], [K, K], as `qr` does."""
-    n, k = a.shape
-    q, r = jnp.linalg.qr(jnp.pad(a, ((0, max(k - n, 0)), (0, 0))))
+    """Factor a tall matrix on one device: [n, K] -> [n, K], [K, K], as `qr` does."""
+    # raw: JAX's own r fails for a batch along an Explicit axis (select, JAX 0.12)
+    packed, taus = jnp.linalg.qr(a, mode="raw")
+    q = lax.linalg.householder_product(packed.T, taus)
+    r = jnp.triu(packed.T[: a.shape[1]])
     sign = jnp.where(jnp.diagonal(r).real < 0, -1, 1).astype(a.dtype)
-    return q[:n] * sign[None], r * sign[:, None]
+    return q * sign[None], r * sign[:, None]
 
 
 def join(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
@@ -58,15 +64,24 @@ def join(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
     r, theirs: [K, K], on all devices -> the rows [K, K] of the factor that belong to
     `r`, the new triangle [K, K], the same on both devices to the last bit
     """
-    upper, lower = jnp.where(above, r, theirs), jnp.where(above, theirs, r)
+    # a `where` would spread `above` over a batch, which may lie on an axis of its own
+    upper, lower = lax.select(above, r, theirs), lax.select(above, theirs, r)
     q, r = small_qr(jnp.concatenate([upper, lower]))
-    return jnp.where(above, *jnp.split(q, 2)), r
+    return lax.select(above, *jnp.split(q, 2)), r
+
+
+def factor_on_all(block: Array, axis: Axes) -> tuple[Array, Array]:
+    """Factor few rows on every device, as `qr` does: [n, K] -> [n, K], [K, K]."""
+    q, r = small_qr(lax.all_gather(block, axis, tiled=True))
+    first = lax.axis_index(axis) * len(block)
+    return lax.dynamic_slice_in_dim(q, first, len(block)), r
 
 
 def butterfly(r: Array, axis: Axes) -> tuple[Array, Array]:
     """Factor the triangles of all devices in pairs, pairs of pairs, and so on.
 
-    r: [K, K] -> share [K, K], and r [K, K] on all devices, inside `jax.shard_map`
+    r: [K, K] -> share [K, K], and r [K, K], inside `jax.shard_map`; r is equal on all
+    devices to the last bit, since all of a pair factor the same two triangles
     """
     size, rank = lax.axis_size(axis), lax.axis_index(axis)
     paired = 1 << size.bit_length() - 1  # a power of two
@@ -81,8 +96,10 @@ def butterfly(r: Array, axis: Axes) -> tuple[Array, Array]:
         share = dot(share, mine)
     if fold:
         share, excess = jnp.split(share, 2)
-        share = jnp.where(rank < paired, share, lax.ppermute(excess, axis, unfold))
-    return share, lax.psum(jnp.where(rank == 0, r, 0), axis)
+        theirs = lax.ppermute(jnp.concatenate([excess, r]), axis, unfold)
+        both = jnp.concatenate([share, r])
+        share, r = jnp.split(lax.select(rank < paired, both, theirs), 2)
+    return share, r
 
 
 def differential(q: Array, r: Array, change: Array, axis: Axes) -> tuple[Array, Array]:
@@ -158,8 +175,10 @@ def tree_qr(a: Array, axis: Axes) -> tuple[Array, Array]:
     """Factor [N@axis, K], N a multiple of the devices, as `qr` does."""
     rows = jax.P(axis)
 
-    @jax.shard_map(in_specs=rows, out_specs=(rows, jax.P()))
+    @shard_map(in_specs=rows, out_specs=(rows, jax.P()))
     def run(block):
+        if len(block) < block.shape[1]:  # no triangle: q would lose its right angles
+            return factor_on_all(block, axis)
         q, r = small_qr(block)
         share, r = butterfly(r, axis)
         return dot(q, share), r
@@ -172,8 +191,42 @@ def _derivative(axis, primals, tangents):
     q, r = tree_qr(*primals, axis)
     rows = jax.P(axis)
     specs = {"in_specs": (rows, jax.P(), rows), "out_specs": (rows, jax.P())}
-    run = jax.shard_map(functools.partial(differential, axis=axis), **specs)
+    run = shard_map(functools.partial(differential, axis=axis), **specs)
     return (q, r), run(q, r, *tangents)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def best_fit(a: Array, b: Array, axis: Axes) -> Array:
+    """Return x [K, M] of a [N@axis, K] and b [N@axis, M], both filled up with zeros."""
+    return fit(*tree_qr(a, axis), b, axis)
+
+
+def fit(q: Array, r: Array, b: Array, axis: Axes) -> Array:
+    """Solve r x = q^H b: [N@axis, K], [K, K], [N@axis, M] -> [K, M]."""
+
+    @shard_map(in_specs=(jax.P(axis), jax.P(), jax.P(axis)), out_specs=jax.P())
+    def run(q, r, b):
+        inner = lax.psum(dot(q.conj().T, b), axis)
+        return solve_triangle(r, inner, left_side=True)
+
+    return run(q, r, b)
+
+
+@best_fit.defjvp
+def _change_of_fit(axis, primals, tangents):
+    """Differentiate a^H (a x - b) = 0: what Q and R do with a does not matter."""
+    q, r = tree_qr(primals[0], axis)
+    x, rows = fit(q, r, primals[1], axis), jax.P(axis)
+
+    @shard_map(in_specs=(rows, rows, rows, jax.P(), jax.P()), out_specs=jax.P())
+    def run(known, change, q, r, x):
+        (a, b), (da, db) = known, change
+        parts = dot(q.conj().T, db - dot(da, x)), dot(da.conj().T, b - dot(a, x))
+        along, across = lax.psum(parts, axis)
+        across = solve_triangle(r.conj().T, across, left_side=True, lower=True)
+        return solve_triangle(r, along + across, left_side=True)
+
+    return x, run(primals, tangents, q, r, x)
 
 
 def axis_names(axis: Axes) -> tuple[str, ...]:
@@ -181,7 +234,10 @@ def axis_names(axis: Axes) -> tuple[str, ...]:
     names = (axis,) if isinstance(axis, str) else tuple(axis)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"axis = {axis!r}: pass the name of a mesh axis, or several")
-    known = mesh_with(*names).axis_names
+    mesh = mesh_with(*names)
+    if inside := [name for name in names if name in mesh.manual_axes]:
+        raise ValueError(f"inside shard_map over {inside}: pass blocks to `butterfly`")
+    known = mesh.axis_names
     return tuple(sorted(names, key=known.index))  # JAX permutes in no other order
 
 
@@ -192,8 +248,8 @@ def qr(a: Array, axis: Axes = "x") -> tuple[Array, Array]:
 
     Floating-point or complex, of 4 bytes a number or 8, of any rank; derivatives want
     full rank. Several axes split the rows in the order of the mesh. If they do not
-    divide N, q is on all devices. Raises ValueError for
-    what is no such matrix, and for a mesh without `axis`.
+    divide N, q is on all devices. Raises ValueError for what is no such matrix, for a
+    mesh without `axis`, and inside a `jax.shard_map` over it.
     """
     axis = axis_names(axis)
     check_tall(a)
@@ -229,16 +285,9 @@ def least_squares(a: Array, b: Array, axis: tuple[str, ...]) -> Array:
     """Do what `lstsq` says."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(a, b)
-    sides = in_rows(b, axis).astype(dtype)
-    sides = sides[:, None] if b.ndim == 1 else sides
-    q, r = tree_qr(in_rows(a, axis), axis)
-
-    @jax.shard_map(in_specs=(jax.P(axis), jax.P(), jax.P(axis)), out_specs=jax.P())
-    def run(q, r, b):
-        inner = lax.psum(dot(q.conj().T.astype(dtype), b), axis)
-        return solve_triangle(r.astype(dtype), inner, left_side=True)
-
-    return run(q, r, sides).reshape(r.shape[1:] + b.shape[1:])
+    columns = b[:, None] if b.ndim == 1 else b
+    placed = (in_rows(array.astype(dtype), axis) for array in (a, columns))
+    return best_fit(*placed, axis).reshape(a.shape[1:] + b.shape[1:])
 
 
 def main():

@@ -1,13 +1,11 @@
 """One Chromium and one server on the loopback, for all tests of the built site."""
 
-import functools
 import os
 import shutil
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 
 import pytest
-from built_site import SITE
+from built_site import served
 from playwright.sync_api import sync_playwright
 
 QUIET = (
@@ -71,11 +69,8 @@ def browser():
 @pytest.fixture(scope="session")
 def server():
     """Serve the built site; return its address."""
-    handler = functools.partial(Handler, directory=SITE)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}/"
-        http.shutdown()
+    with served(Handler) as address:
+        yield address
 
 
 @pytest.fixture

@@ -17,14 +17,27 @@ PAGES = sorted(
 )
 SOURCES = {page for page in PAGES if (SITE / page).with_suffix(".md").exists()}
 NOTEBOOKS = {page for page in SOURCES if (SITE / page).with_suffix(".ipynb").exists()}
-PARTS = sorted({page.split("/")[0] for page in SOURCES if "/" in page})
+PARTS = {page.split("/")[0] for page in SOURCES if "/" in page}
 MODULES = sorted(file.name for file in (SITE / "modules").glob("[!_]*.py"))
 SCREENS = [(s, w) for s in ("light", "dark") for w in (1280, 390)]
 AUDITED = [("light", 1280), ("dark", 390)]  # each colour and each width, on all pages
+MADE = "reference/modules/"  # made by one template: each is audited in one of these
 LOOK = "[document.documentElement.scrollWidth, innerWidth]"
-AUDIT = """axe.run(document, {resultTypes: ["violations"]}).then(result =>
-    result.violations.filter(rule => ["serious", "critical"].includes(rule.impact))
-    .flatMap(rule => rule.nodes.map(node => `${rule.id}: ${node.target.join(" ")}`)))"""
+BOX = r'<div class="(cell_input|cell_output|output|highlight-\w+)'
+TOKEN = re.compile(BOX + r'|<span class="(\w{1,3})">')
+# Among the links of a long listing one rule takes minutes: it compares each with each.
+AUDIT = """(async ({include = [["html"]], exclude = []}) => {
+    const rule = "link-in-text-block", rules = {[rule]: {enabled: false}};
+    const resultTypes = ["violations"], prose = [...exclude, [".highlight"]];
+    const found = [
+        await axe.run({include, exclude}, {resultTypes, rules}),
+        await axe.run({include, exclude: prose}, {resultTypes, runOnly: [rule]}),
+    ];
+    return found.flatMap(each => each.violations)
+        .filter(rule => ["serious", "critical"].includes(rule.impact))
+        .flatMap(({id, nodes}) => nodes.map(each => `${id}: ${each.target.join(" ")}`));
+})"""
+THEME = "document.documentElement.dataset.theme"
 OPEN = "for (const box of document.querySelectorAll('details.hide')) box.open = true"
 
 
@@ -34,17 +47,40 @@ def title(page):
     return re.search(r"^# (.+)$", text, re.M)[1]
 
 
-def audited(screen):
+def coloured(page) -> set[tuple[str, str]]:
+    """Return the tokens of code that a page shows, each with the kind of its box."""
+    found, where = set(), ""
+    for box, token in TOKEN.findall((SITE / page).read_text()):
+        where = box or where
+        found |= {(where, token)} if token else set()
+    return found
+
+
+def fewest(shown: dict[str, set]) -> set[str]:
+    """Return pages that show between them all that any page shows."""
+    left, chosen = set().union(*shown.values()), set()
+    while left:
+        page = max(sorted(shown), key=lambda page: len(shown[page] & left))
+        chosen.add(page)
+        left -= shown[page]
+    return chosen
+
+
+# The words of a listing take half of an audit: those of a few pages stand for all.
+LISTED = fewest({page: coloured(page) for page in PAGES})
+
+
+def audited(screen, **context):
     """List what axe finds, and finds again once nothing fades in or moves."""
-    if not screen.evaluate(AUDIT):
+    if not screen.evaluate(AUDIT, context):
         return []
     screen.wait_for_timeout(1000)
-    return screen.evaluate(AUDIT)
+    return screen.evaluate(AUDIT, context)
 
 
 def test_the_site_is_built():
     assert len(NOTEBOOKS) > 1
-    assert {"arrays", "global-view", "reference", "start"} <= {*PARTS}
+    assert {"arrays", "global-view", "reference", "start"} <= PARTS
     assert MODULES
 
 
@@ -55,42 +91,23 @@ def test_a_page_is_quiet_fits_and_is_accessible(visit, page):
     screen = seen.open(page)
     screen.evaluate(OPEN)
     screen.evaluate(AXE.read_text())
+    hidden = [] if page in LISTED else [[".highlight"]]
+    screens = [AUDITED[PAGES.index(page) % 2]] if page.startswith(MADE) else AUDITED
     for scheme, width in SCREENS:
         screen.emulate_media(color_scheme=scheme)
         screen.set_viewport_size({"width": width, "height": 900})
-        assert screen.evaluate("document.documentElement.dataset.theme") == scheme
+        screen.wait_for_function(f"{THEME} == '{scheme}'")
         wide, window = screen.evaluate(LOOK)
         assert wide <= window, width
-        if (scheme, width) in AUDITED or page == "index.html":
-            assert audited(screen) == [], (scheme, width)
+        if (scheme, width) in screens or page == "index.html":
+            assert audited(screen, exclude=hidden) == [], (scheme, width)
     assert seen.faults == []
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_search_finds_a_page_of_each_part(visit, part):
-    page = max(page for page in SOURCES if page.startswith(f"{part}/"))
-    seen = visit()
-    screen = seen.open("index.html")
-    screen.locator("input[name=q]:visible").first.fill(title(page))
-    screen.keyboard.press("Enter")
-    screen.wait_for_url("**/search.html?q=*")
-    found = screen.locator(f"ul.search a[href^='{page}']").first
-    found.wait_for()
-    assert title(page) in found.text_content()
-    assert seen.faults == []
-
-
-def test_search_from_the_file_system_finds_a_page(visit):
-    page = max(NOTEBOOKS)
-    seen = visit(SITE.as_uri() + "/")
-    screen = seen.open(f"search.html?q={title(page)}")
-    screen.locator(f"ul.search a[href^='{page}']").first.wait_for()
 
 
 def test_the_site_opens_from_the_file_system(visit):
     seen = visit(SITE.as_uri() + "/")
     screen = seen.open("index.html")
-    screen.locator("nav.bd-links a").first.click()
+    screen.locator("article .buttons a").first.click()
     screen.wait_for_url("**/start/*.html")
     first = screen.locator("article h1").text_content()
     screen.locator("a.right-next").click()
@@ -114,19 +131,17 @@ def copied(screen, button):
 def test_a_cell_can_be_copied(visit):
     page = min(NOTEBOOKS - {"index.html"})
     screen = visit(**CLIPBOARD).open(page)
-    cell = screen.locator("div.cell_input").first
+    cell = screen.locator("div.cell_input:visible").first  # set-up may be folded
     text = copied(screen, cell.locator("button.copybtn"))
     assert text.strip() == cell.locator("pre").inner_text().strip()
-    assert "import jax" in text
+    assert len(text) > 20
 
 
 @pytest.mark.parametrize("module", MODULES[:1])
 def test_a_module_can_be_copied_whole(visit, module):
-    screen = visit(**CLIPBOARD).open("reference/modules.html")
-    box = screen.locator(
-        f"#module-{Path(module).stem} ~ details, section details"
-    ).first
-    box.locator("summary").click()
+    name = Path(module).stem
+    screen = visit(**CLIPBOARD).open(f"reference/modules/{name}.html")
+    box = screen.locator(f"section#source-{name}")
     text = copied(screen, box.locator("button.copybtn"))
     assert text.strip() == (SITE / "modules" / module).read_text().strip()
 
@@ -155,11 +170,12 @@ def test_a_page_offers_its_notebook_and_its_markdown(visit, page):
 
 
 def test_each_module_can_be_downloaded(visit):
-    screen = visit().open("reference/modules.html")
     for module in MODULES:
-        link = screen.locator(f"a.module-file[href$='/{module}']")
-        assert link.get_attribute("download") is not None
-        text = screen.request.get(link.evaluate("a => a.href")).text()
-        assert text == (SITE / "modules" / module).read_text()
-        ast.parse(text)
-    assert saved(screen, link) == (module, text)
+        page = SITE / f"reference/modules/{Path(module).stem}.html"
+        (link,) = re.findall(r"<a [^>]*module-file[^>]*>", page.read_text())
+        assert f'href="../../modules/{module}"' in link
+        assert " download" in link
+        ast.parse((SITE / "modules" / module).read_text())
+    screen = visit().open(f"reference/modules/{Path(module).stem}.html")
+    name, text = saved(screen, screen.locator("a.module-file").first)
+    assert (name, text) == (module, (SITE / "modules" / module).read_text())

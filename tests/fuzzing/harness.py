@@ -39,6 +39,13 @@ FLOATS = "float32", "float64"
 NUMBERS = *FLOATS, "complex64", "complex128"
 DTYPES = *NUMBERS, "float16", "bfloat16", "int32", "int8", "uint8", "bool"
 
+# Faults of XLA:CPU that no module can go round, by the target that met them. The corpus
+# keeps a case of each, which must go on to fail so: a line goes when it does not.
+COMPILER = {
+    # an FFT of axes of one number, in a loop, given another order of its axes
+    "fft.rfftn_transposed": "fft_thunk.cc:168) LayoutUtil::IsMonotonicWithDim0Major",
+}
+
 sizes = st.integers(1, 13)  # of an array's axis: odd, prime and even
 dtypes = st.sampled_from(DTYPES)
 
@@ -384,7 +391,9 @@ def assert_near(mine, theirs, rounding):
 
 
 def refused(case, target, p, expected, error) -> str:
-    """Accept an error if it is the module's own, and admitted."""
+    """Accept an error if it is the module's own, and admitted, or the compiler's."""
+    if COMPILER.get(case["target"], "no fault is known") in str(error):
+        return "refused by the compiler"
     kind = kind_of(error)
     if kind is None:
         text = str(error).partition("\n")[0]

@@ -3,14 +3,26 @@
 `guards` knows what a cell promises by its options, and whether it kept it; `cells`
 judges all of them while the site is built. `imports` looks at the modules before,
 `execution` decides when a page runs again, and `kernels` what its kernel keeps.
-`plain` and `export` write a page as Markdown and as a notebook, `exercise_index` and
-`module_reference` the two lists that write themselves, and `downloads` the files beside
-each page. `contents` knows the order of all pages, `facts` what pyproject.toml states.
+`plain` and `export` write a page as Markdown and as a notebook, `exercise_index`,
+`error_index` and `module_reference` the lists that write themselves, `ways` the map of
+the front page, and `downloads` the files beside each page. `contents` knows the order
+of all pages, `facts` what pyproject.toml states.
 """
 
 
 def setup(app):
     """Register all extensions of the package."""
-    for name in ("cells", "downloads", "exercise_index", "imports", "module_reference"):
+    for name in (
+        "api_index",
+        "build_line",
+        "cell_links",
+        "cells",
+        "downloads",
+        "error_index",
+        "exercise_index",
+        "imports",
+        "module_reference",
+        "ways",
+    ):
         app.setup_extension(f"book.{name}")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

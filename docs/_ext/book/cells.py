@@ -7,6 +7,7 @@ read again in each build until it passes, so that no later build is green withou
 """
 
 import contextlib
+import re
 from pathlib import Path
 
 import nbformat
@@ -18,6 +19,7 @@ from book import guards
 from book.page import Page
 
 log = logging.getLogger(__name__)
+LINE = re.compile(r'(?<=(?:collapsed|.expanded) admonition-title">).*(?=</p>)')
 
 
 def executed(app, name):
@@ -109,6 +111,17 @@ def box(node, kind, message):
     node["classes"].append("raises")
 
 
+def code_in_lines(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: show what has backticks in the lines of folded cells.
+
+    MyST-NB writes these lines as plain text.
+    """
+    body = context.get("body", "")
+    context["body"] = LINE.sub(
+        lambda line: re.sub(r"`([^`]+)`", r"<code>\1</code>", line[0]), body
+    )
+
+
 def warn(docname, line, option, words):
     """Say what is wrong with a cell, by its page and its line."""
     log.warning(words, location=(docname, line), type="cells", subtype=option)
@@ -138,6 +151,7 @@ def setup(app):
     """Register the handlers."""
     app.setup_extension("book.execution")
     app.connect("doctree-read", judge, priority=400)  # before all that read code
+    app.connect("html-page-context", code_in_lines)
     app.connect("env-get-outdated", lambda app, env, *_: failed(env) & env.found_docs)
     app.connect("env-purge-doc", lambda app, env, name: failed(env).discard(name))
     app.connect("env-merge-info", merge)

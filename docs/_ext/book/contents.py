@@ -8,7 +8,8 @@ from pathlib import Path
 from book.page import Page
 
 FOLDERS = "src/examples", "launch"  # what there is to copy
-LISTS = {"exercise-index", "module-reference"}  # directives: only the site has the list
+# directives: only the site has the list
+LISTS = {"api-index", "exercise-index", "module-reference"}
 
 
 def parts(docs) -> list[tuple[str, list[Page]]]:

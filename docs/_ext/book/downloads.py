@@ -12,14 +12,26 @@ a page also offers to launch its notebook on Colab and on Binder, from the branc
 holds the site, and there from the folder of the `edition`, if the site is one.
 """
 
+from operator import attrgetter
 from pathlib import Path
 from posixpath import basename
 from typing import NamedTuple
 from urllib.parse import quote
 
+import explorers
 from sphinx.util import logging
 
-from book import cells, contents, exercise_index, export, module_reference
+from book import (
+    api_index,
+    cells,
+    contents,
+    error_index,
+    exercise_index,
+    export,
+    module_pictures,
+    module_reference,
+    ways,
+)
 from book.page import Block, Page, parts
 
 log = logging.getLogger(__name__)
@@ -90,6 +102,8 @@ def write_beside(app, pagename, templatename, context, doctree):
     try:
         ran = cells.executed(app, pagename)
         outputs = cells.outputs_of(ran) if ran else None
+        page = api_index.with_table(page, app.env)
+        page = module_pictures.with_words(page, app.env)
         write_page(page, folder_of_modules(app), out, outputs)
     except ValueError as error:
         log.warning("%s", error, location=pagename, type="downloads")
@@ -127,16 +141,21 @@ def write_page(page, modules, out, outputs):
 
 def with_lists(page, modules) -> str:
     """Return the text of a page with the lists that write themselves."""
+    write = {
+        "error-index": lambda part: error_index.text(page),
+        "exercise-index": lambda part: exercise_index.text(page),
+        "explorer": explorers.text,
+        "module-page": lambda part: module_reference.said(page, modules, part.argument),
+        "module-reference": lambda part: module_reference.text(page, modules),
+        "part-map": lambda part: ways.text(part, page),
+        "ways": lambda part: ways.text(part, page),
+    }
     found = []
     for part in parts(page.text):
-        if not isinstance(part, Block):
-            found.append(part)
-        elif part.name == "exercise-index":
-            found.append(exercise_index.text(page))
-        elif part.name == "module-reference":
-            found.append(module_reference.text(page, modules))
+        if isinstance(part, Block):
+            found.append(write.get(part.name, attrgetter("source"))(part))
         else:
-            found.append(part.source)
+            found.append(part)
     return "\n".join(found)
 
 

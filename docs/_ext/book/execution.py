@@ -5,6 +5,7 @@ key knows nothing of the modules that the cells import, nor of the environment, 
 page would keep its old outputs when one of them changes. Here both go into the
 kernelspec, as one digest, and Sphinx is told which files the page depends on. So do the
 files that a page reads: its front matter lists them as `data`, from the page's folder.
+And so does what is kept of the programs that a page measures (see tools/elsewhere.py).
 """
 
 import hashlib
@@ -13,17 +14,23 @@ import json
 import logging
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from jupyter_cache import get_cache
 from myst_nb.core.execute import create_client
 from myst_nb.core.read import create_nb_reader
 from sphinx.errors import ExtensionError
-from sphinx.util.logging import SphinxLoggerAdapter
+from sphinx.util.logging import SphinxLoggerAdapter, getLogger
+from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
+from book import answers
 from book.page import Page, quiet
+
+LOG = getLogger(__name__)
+MEASURING = "communication.py"  # pages whose cells import it may measure programs
+SHOWN = "program", "machine", "collectives", "temporaries", "note"  # columns
 
 
 def environment(variables) -> str:
@@ -45,8 +52,8 @@ def with_key(page, key) -> str:
     return "\n".join(["---", front, *[""] * (count - 3), "---", *lines[count:]])
 
 
-def keyed(app, page) -> tuple[str, list[Path]]:
-    """Return the text of a page with its key, and the files that it depends on."""
+def keyed(app, page) -> tuple[str, str, list[Path]]:
+    """Return a page's key, its text with that, and the files that it depends on."""
     try:
         page = replace(page, source=quiet(page))
     except ValueError as error:
@@ -55,14 +62,38 @@ def keyed(app, page) -> tuple[str, list[Path]]:
     digest = hashlib.sha256(app.config.execution_environment.encode())
     for file in files:
         digest.update(file.name.encode() + file.read_bytes())
-    return with_key(page, digest.hexdigest()[:16]), files
+    table = Path(app.config.execution_kept)
+    if MEASURING in (file.name for file in files) and table.is_file():
+        digest.update(repr(shown(table, page.name)).encode())
+        files.append(table)
+    key = digest.hexdigest()[:16]
+    return key, with_key(page, key), files
+
+
+def shown(table, name) -> list[list[str]]:
+    """Return what a page may show of its programs on other machines."""
+    rows = (row for row in answers.rows(table) if name in row["pages"].split())
+    return sorted([row[k] for k in SHOWN] for row in rows if row["machine"] != "CPU")
+
+
+def warn_of_missing(app):
+    """Name the pages with programs that nobody compiled for other machines."""
+    table = Path(app.config.execution_kept)
+    if table.is_file():
+        rows = answers.rows(table)
+        known = {row["program"] for row in rows if row["machine"] != "CPU"}
+        for name in sorted(app.env.found_docs):
+            noted = {file.stem for file in answers.notes(name)}
+            if missing := len(noted - known):
+                told = f"{missing} of its programs are not kept for other machines"
+                LOG.warning("%s: run `nox -s programs`", told, location=name)
 
 
 def add_key(app, docname, source):
     """Handle `source-read`: make the page depend on its files and environment."""
     page = Page(Path(app.env.doc2path(docname)), Path(app.srcdir), source=source[0])
     if page.is_notebook:
-        source[0], files = keyed(app, page)
+        _, source[0], files = keyed(app, page)
         for file in files:
             app.env.note_dependency(file)
 
@@ -79,7 +110,10 @@ def execute(app, name):
     """Execute a page for MyST-NB's cache, if it has cells and the cache has it not."""
     page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
     if page.is_notebook:
-        text, settings = keyed(app, page)[0], app.env.mystnb_config
+        key, text, _ = keyed(app, page)
+        settings = app.env.mystnb_config
+        # each page has a process of its own here
+        os.environ["BOOK_NOTES"] = str(answers.begin_notes(name, key))
         reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
         log = Log(logging.getLogger(f"sphinx.{__name__}"), {"location": name})
         told = reader.read(text), str(page.file), settings, log, reader.read_fmt
@@ -94,9 +128,12 @@ def execute_all(app, env, names):
     page after the other in each of them. MyST-NB finds these here in its cache.
     """
     if app.config.nb_execution_mode == "cache":
-        with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
-            for done in [pool.submit(execute, app, name) for name in names]:
-                done.result()
+        many = (os.cpu_count() or 1) + 1
+        tasks = ParallelTasks(many) if parallel_available else SerialTasks()
+        for name in names:
+            tasks.add_task(partial(execute, app), name)
+        tasks.join()
+        warn_of_missing(app)
 
 
 def make_cache(app, config):
@@ -105,9 +142,10 @@ def make_cache(app, config):
 
 
 def setup(app):
-    """Register the two settings and the handlers."""
+    """Register the three settings and the handlers."""
     app.add_config_value("execution_environment", "", "env", str)
     app.add_config_value("execution_modules", "", "env", str)
+    app.add_config_value("execution_kept", "", "env", str)
     app.connect("config-inited", make_cache)
     app.connect("env-before-read-docs", execute_all, priority=900)  # all is set by then
     app.connect("source-read", add_key)

@@ -1,8 +1,10 @@
 """The index of exercises writes itself: a line for each exercise of the book.
 
 The directive `exercise-index` becomes a list of all exercises, page by page in the
-order of the contents, each with a link to the exercise itself and the first sentence of
-what it asks. For that, each exercise gets a target named after the tag of its stub.
+order of the contents, each with a link to the exercise itself, its difficulty, and the
+first sentence of what it asks. For links, each exercise gets a target named after the
+tag of its stub. Its difficulty is the sum of the lines of its solution and of its wrong
+answers in `tests/wrong_answers`, in three classes.
 """
 
 from pathlib import Path
@@ -15,13 +17,32 @@ from sphinx.util.docutils import SphinxDirective
 from book import contents
 from book.page import Page
 
+LEVELS = {"easy": 5, "medium": 8}  # the largest sum of each; more is hard
+
+
+def wrong_answers(exercise, page) -> Path:
+    """Return the file with the wrong answers to an exercise."""
+    return page.docs.parent / f"tests/wrong_answers/{exercise.name}.toml"
+
+
+def difficulty(exercise, page) -> str:
+    """Return the class of an exercise: a long solution, or many ways to be wrong."""
+    cells = (cell for cell in page.code if {"solution", exercise.name} <= {*cell.tags})
+    lines = [line for cell in cells for line in cell.source.splitlines()]
+    wrong = wrong_answers(exercise, page)
+    count = sum(map(bool, map(str.strip, lines)))
+    if wrong.exists():
+        count += wrong.read_text().count("[[wrong]]")
+    return next((name for name, most in LEVELS.items() if count <= most), "hard")
+
 
 def section(other, page) -> str:
     """Return the MyST text for one page with exercises, to stand on another page."""
     path = relpath(other.file, page.file.parent)
     lines = [f"## [{other.title}]({path})", ""]
     for each in other.exercises:
-        lines.append(f"- [{each.title}]({path}#exercise-{each.name}): {each.asks}")
+        link = f"[{each.title}]({path}#exercise-{each.name})"
+        lines.append(f"- {link} ({difficulty(each, other)}): {each.asks}")
     return "\n".join(lines)
 
 
@@ -68,6 +89,7 @@ class Targets(SphinxTransform):
 
 def setup(app):
     """Register the directive and the transform."""
+    app.setup_extension("book.filters")
     app.add_directive("exercise-index", ExerciseIndex)
     app.add_transform(Targets)
     app.connect("env-get-outdated", outdated)

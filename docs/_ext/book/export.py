@@ -1,14 +1,18 @@
 """Write a page as a notebook that runs in an empty folder, and as one Markdown file.
 
 Both are made from the page's source alone, without Sphinx, and without running it. The
-notebook carries the modules that the page imports and the data that it reads.
+notebook carries the modules that the page imports and the data that it reads: packed
+before its first cell with code, and to be read in its last cells.
 """
 
 import ast
 import base64
+import hashlib
+import json
 import re
 import textwrap
 import tomllib
+import zlib
 from pathlib import Path
 
 import nbformat
@@ -20,6 +24,7 @@ from book.page import Block, code_cell, parts, rewritten_below
 from book.plain import plain
 
 COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
+HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
 LOOKS = {"caption", "class", "dedent", "emphasize-lines", "language", "linenos", "name"}
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -32,6 +37,28 @@ NOTE = """\
 > produces for eight devices. Time is not: the devices share the cores of one machine.
 >
 > It needs Python {python} or later and `pip install {needs}`."""
+
+VERSION = """\
+# Compares your JAX with the book's, and says nothing if they are of one release.
+import re
+from importlib.metadata import PackageNotFoundError, version
+
+
+def compare_jax(book, install):
+    try:
+        here = version("jax")
+        mine, its = (tuple(map(int, re.findall("[0-9]+", v)[:2])) for v in (here, book))
+        if mine == its:
+            return
+        state = "older" if mine < its else "newer"
+        print(f"JAX {{here}} is {{state}} than the book's, {{book}}: cells may fail.")
+    except PackageNotFoundError:
+        print("JAX is not installed.")
+    print("Run this line in a cell, then restart the kernel:")
+    print(install)
+
+
+compare_jax("{jax}", '%pip install {needs}')"""
 
 DEVICES = r"""
 import jax
@@ -47,10 +74,31 @@ if len(jax.devices()) < 8:
     )
 """.strip()
 
-FOLDER = """\
+FILES = """\
+# Writes what this page imports and reads beside the notebook, once. The files stand in
+# the last cells, to be read and changed; here they are packed.
+import base64
+import json
+import zlib
 from pathlib import Path
 
-Path("{}").mkdir(exist_ok=True)  # for what this page reads"""
+
+def write_files(packed, mark):
+    files = json.loads(zlib.decompress(base64.b85decode(packed)))
+    for name, text in files.items():
+        if not (Path(mark).exists() and Path(name).exists()):
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_text(text, encoding="utf-8")
+    Path(mark).touch()
+
+
+write_files("{packed}", ".shardbook-{mark}")"""
+
+LAST = """\
+## The files of this page
+
+A cell near the top wrote them beside the notebook. To change one, edit its cell, run
+it, and restart the kernel: what you changed stays."""
 
 
 def requirements(names, root) -> list[str]:
@@ -146,8 +194,9 @@ def with_outputs(page, text, outputs) -> str:
 def notebook(page, modules_folder, outputs=None):
     """Return a page as a notebook that runs in an empty folder.
 
-    Its first cell looks for eight devices, unless `devices: later` stands at the top of
-    the page: it starts processes, or tells what comes before JAX looks for devices.
+    It opens with the page's title and text. The first cell with code compares versions
+    of JAX. The next looks for eight devices, unless `devices: later` stands at the top
+    of the page: it starts processes, or tells what comes before JAX looks for devices.
 
     Args:
         page: a `page.Page`.
@@ -160,7 +209,7 @@ def notebook(page, modules_folder, outputs=None):
     Raises:
         ValueError: for a directive that has no form in a notebook.
     """
-    start = [note(page)]
+    start = [note(page), compared(page)]
     if page.front.get("devices") != "later":
         start.append(new_code_cell(DEVICES, id="devices"))
     gave = iter(outputs or [[]] * len(page.code))
@@ -168,20 +217,25 @@ def notebook(page, modules_folder, outputs=None):
         numbered(n, cell, page, next(gave) if cell.code else ())
         for n, cell in enumerate(page.cells, 1)
     ]
+    modules = with_init(page.modules(modules_folder))
+    files = {f"examples/{file.name}": file.read_text() for file in modules}
+    files |= {f"data/{file.name}": file.read_text() for file in page.data}
+    text = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return nbformat.v4.new_notebook(
         cells=[
+            *cells[:text],
             *start,
-            *carried("examples", "module", with_init(page.modules(modules_folder))),
-            *carried("data", "data", page.data),
-            *cells,
+            *packed(files),
+            *cells[text:],
+            *readable(files),
         ],
         metadata={"kernelspec": kernel},
     )
 
 
 def note(page):
-    """Return the first cell: what is simulated, and what to install."""
+    """Return the cell that says what is simulated, and what to install."""
     root, name = page.docs.parent, page.title
     url = page.url(page.file.name)
     asked = (f'"{line}"' for line in requirements(page.needs, root))
@@ -194,24 +248,45 @@ def note(page):
     return new_markdown_cell(words, id="note")
 
 
+def compared(page):
+    """Return the cell that compares the JAX that is here with the book's."""
+    jax, *others = requirements(["jax", *page.needs], page.docs.parent)
+    release = jax.removeprefix("jax>=")
+    names = [f"jax=={release}.*", *(line for line in others if line != jax)]
+    needs = " ".join(f'"{name}"' for name in names)
+    return new_code_cell(VERSION.format(jax=release, needs=needs), id="version")
+
+
 def with_init(files) -> list[Path]:
     """Return modules, and what makes a package of them."""
     return [files[0].parent / "__init__.py", *files] if files else []
 
 
-def carried(folder, prefix, files):
-    """Return collapsed cells that write files into a folder beside the notebook."""
+def packed(files) -> list:
+    """Return the cell that writes files beside the notebook, if there are any.
+
+    Modules are needed by the first cells of a page, where nobody wants to read them.
+    """
     if not files:
         return []
-    codes = {"folder": FOLDER.format(folder)}
-    for file in files:
-        name = re.sub(r"[^\w-]", "-", file.stem)
-        codes[name] = f"%%writefile {folder}/{file.name}\n{file.read_text().rstrip()}"
-    hidden = {"jupyter": {"source_hidden": True}}
-    return [
-        new_code_cell(code, id=f"{prefix}-{name}", metadata=hidden)
-        for name, code in codes.items()
-    ]
+    text = json.dumps(files, ensure_ascii=False)
+    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
+    packed = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+    code = FILES.format(packed=packed, mark=mark)
+    return [new_code_cell(code, id="files", metadata=dict(HIDDEN))]
+
+
+def readable(files) -> list:
+    """Return the last cells: each file as it is, in a cell that writes it."""
+    if not files:
+        return []
+    cells = [new_markdown_cell(LAST, id="last")]
+    for path, text in files.items():
+        name = re.sub(r"[^\w-]", "-", Path(path).stem)
+        kind = {"examples": "module"}.get(Path(path).parent.name, "data")
+        code = f"%%writefile {path}\n{text.rstrip()}"
+        cells.append(new_code_cell(code, id=f"{kind}-{name}", metadata=dict(HIDDEN)))
+    return cells
 
 
 def numbered(number, cell, page, outputs):

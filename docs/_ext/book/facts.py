@@ -21,7 +21,8 @@ class Facts(NamedTuple):
         jax: the release that pages are written for.
         oldest_jax: the oldest release on which the modules pass their tests.
         libtpu: the compiler for TPUs with which pods were compiled.
-        colours: those of devices 0 to 7.
+        colours: those of devices 0 to 7, as areas with dark words on them.
+        lines: those of lines in plots, which stand out on white and on black.
     """
 
     edition: str
@@ -30,6 +31,7 @@ class Facts(NamedTuple):
     oldest_jax: str
     libtpu: str
     colours: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 @cache
@@ -45,12 +47,14 @@ def facts() -> Facts:
         ours["oldest-jax"],
         ours["libtpu"],
         tuple(ours["device-colours"]),
+        tuple(ours["line-colours"]),
     )
 
 
 def substitutions() -> dict[str, str]:
     """Return what pages may name, such as `{{jax}}`."""
-    return {name: text for name, text in facts()._asdict().items() if name != "colours"}
+    told = facts()._asdict()
+    return {name: text for name, text in told.items() if isinstance(text, str)}
 
 
 def filled_in(text) -> str:

@@ -7,7 +7,8 @@
     fold: WORDS           words that stand for the code; what the cell gives stays
 
 A cell's outputs are those of a notebook (nbformat), from the site's own run or from a
-reader's: both are judged here.
+reader's: both are judged here. What every process shows (`%%every`) is HTML, and counts
+as text: its plain form, with the processes named above their lines, `[processes 0, 1]`.
 """
 
 import ast
@@ -21,7 +22,14 @@ SPOKEN |= {"hide-cell", "hide-output", "remove-cell", "remove-output"}
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 FRAMES = re.compile(r"\s*(This error occurs at source:|-{20}|For simplicity).*", re.S)
-PATH = re.compile(r"(?:/[\w.-]+){2,}\.py(?::\d+)*")
+GROUPS = '<div role="group" aria-label="'  # what processes show: see magic.py
+MARK = re.compile(r"\[(every process|process(es)? [\d, ]+)\]\n")
+INSIDE = re.compile("<(?!/|div |pre )")  # a value with a form of its own for the web
+FLEETING = re.compile(  # of several processes: another one in each run
+    r"(\d+\.){3}\d+:\d+|localhost:\d+|\b(port|pid) \d+|\b0x[\da-f]{6,}|/tmp/\w+"
+    r"|\b\d\d:\d\d:\d\d\b|\b\d+(\.\d+)? ?(s|ms|us|seconds)\b"
+)
+PATH = re.compile(r"(?:/[\w.-]+){2,}\.py(?::\d+)*|/tmp/tmp\w+")  # or tempfile
 BASES = "A kind of: "  # the last line of a traceback: see start_kernel.py
 LAST = 30  # lines of a traceback that are told
 
@@ -38,10 +46,29 @@ def seen(outputs) -> str:
             texts[-1] += output["text"]
         elif printed:
             texts.append(output["text"])
-        elif "data" in output and not RICHER & output["data"].keys():
+        elif "data" in output and (is_text(output) or of_processes(output)):
             texts.append(output["data"].get("text/plain", ""))
         printing = printed or (printing and output.get("name") == "stderr")
     return "\n".join(tidy(text) for text in texts)
+
+
+def is_text(output) -> bool:
+    """Tell whether data has no other form than text."""
+    return not RICHER & output["data"].keys()
+
+
+def of_processes(output) -> bool:
+    """Tell whether an output is what several processes show."""
+    data = output.get("data", {})
+    html, text = ("".join(data.get(f"text/{kind}", "")) for kind in ("html", "plain"))
+    return html.startswith(GROUPS) and bool(MARK.match(text))
+
+
+def fleeting(text, outputs) -> list[str]:
+    """Return what in a text differs between runs, where several processes show it."""
+    if not any(map(of_processes, outputs)):
+        return []
+    return [found[0] for found in FLEETING.finditer(text)]
 
 
 def tidy(text) -> str:
@@ -70,7 +97,7 @@ def kinds_in(outputs) -> set[str]:
 
 
 def told(message) -> str:
-    """Return what an error says, without where in which files it was raised."""
+    """Return what an error says, without names of files and folders of one run."""
     return PATH.sub("...", FRAMES.sub("", ANSI.sub("", message))).strip()
 
 
@@ -91,9 +118,20 @@ def faults(cell, outputs, *, strict):
     for option, wanted in cell.options.items():
         for words in RULES[option](cell, wanted, outputs):
             yield option, words
-    text = seen(outputs)
+    text = seen(output for output in outputs if must_be_expected(cell, output))
     if strict and text and not SPOKEN & {*cell.options, *cell.tags}:
         yield "expect", f"prints what nothing expects\n{text}"
+
+
+def must_be_expected(cell, output) -> bool:
+    """Tell whether text of an output is a promise: not a table, nor a told error.
+
+    What processes raise is expected by `--raises`, in the cell's first line.
+    """
+    if not of_processes(output):
+        return True
+    told = "--raises" in cell.source.partition("\n")[0]
+    return not told and not INSIDE.search(output["data"]["text/html"])
 
 
 def same(wanted, got) -> bool:
@@ -107,6 +145,9 @@ def expect(cell, wanted, outputs):
     wanted, got = tidy(wanted), seen(outputs)
     if not re.search(r"\w", wanted.replace("...", "")):
         yield f"expects no word, number or type: {wanted!r} fits anything"
+    if differs := fleeting(wanted, outputs):
+        words = ", ".join(differs)
+        yield f"expects what differs between runs: {words}: write `...` for it"
     if not same(wanted, got):
         yield "printed something else\n" + difference(wanted, got)
 

@@ -1,46 +1,90 @@
-"""The module reference writes itself: one section for each module of the book.
+"""The reference of modules writes itself: a list of them, and a page for each.
 
-The directive `module-reference` becomes, for each file in the folder of modules, a
-heading, its idea in one line, links to its page and to the file, the whole source in a
-dropdown, and its functions and classes. A new module appears without editing the page.
+The directive `module-reference` becomes a table with a line for each file in the folder
+of modules: its name, its idea, the page that teaches it, its lines, what it needs. The
+ids that stood on the list when it had everything lead to the module's line, and
+`_static/filter.js` sends them on to its page.
+
+The directive `module-page NAME` becomes that page: the idea, links to the file and to
+the pages that explain it, a picture (`module_pictures`), the rest of the docstring, the
+names of its tests, functions and classes, and the whole source. The pages lie in
+`docs/reference/modules`, a few lines each; `nox -s copies` writes them (`stubs`).
 """
 
 import ast
+import json
 import re
+import sys
+import tomllib
 from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
 
+from docutils import nodes
 from sphinx.ext.napoleon import GoogleDocstring
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from book.page import Page, pages
+from book import module_pictures
+from book.page import PAGES_OF_MODULES, Page, pages
 
+log = logging.getLogger(__name__)
 PACKAGE = "examples."
 CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")
-LABEL = re.compile(r"^\(module-\w+\)=", re.M)
+FORMER = "reference/data/former.toml"
+LICENCES = {"MIT-0": "licence MIT-0: free to use without a notice"}
 SHORT = ("attribute", "data", "property")
-SECTION = """\
-(module-{name})=
-## {name}
+NAMES = {"jax": "JAX", "numpy": "NumPy", "optax": "Optax", "orbax": "Orbax"}
+COST = re.compile(
+    r"\b([Cc]ost|sen[dt]s?|messages?|compilation|reads|Nothing runs|looked at)\b"
+)
+COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:python|srun|mpirun)\b")
+STUB = """\
+---
+orphan: true
+myst:
+  html_meta:
+    description: {description}
+---
 
+# {name}
+
+```{{module-page}} {name}
+```
+"""
+PAGE = """\
 {summary}
 
 {links}
 
+{picture}
+
 {about}
 
-::::{{dropdown}} The whole file
-:::{{literalinclude}} {path}
-:language: python
-:::
-::::
+{tests}
+
+(api-{name})=
+
+## Functions and classes
+
+{former}
 
 ```{{eval-rst}}
 .. automodule:: {package}{name}
    :members:
 ```
+
+(source-{name})=
+
+## The whole file
+
+:::{{literalinclude}} {path}
+:language: python
+:::
 """
+
+
+# ------------------------------------------------------------------ what a file says
 
 
 def files(folder) -> list[Path]:
@@ -59,74 +103,307 @@ def summary(file) -> str:
 
 
 def about(file) -> str:
-    """Return the rest of a module's docstring: prose, and indented text as it is."""
-    parts = re.split(r"\n\n(?=\S|    )", docstring(file))[1:]
+    """Return the rest of a module's docstring: prose, and indented text as it is.
+
+    Prose goes below a heading, and what runs the file below another one.
+    """
+    parts = re.split(r"\n\n(?=\S|    )|(?<=:)\n(?=    )", docstring(file))[1:]
+    commands = [n for n, part in enumerate(parts) if COMMAND.match(part.strip())]
+    start = commands[0] if commands else len(parts)
+    if needs(file) == "Python alone" and not COST.search(docstring(file)):
+        parts.insert(start, "It imports no JAX: it sends nothing, and asks no device.")
+        start += 1
+    sections = {
+        "What it does, and what it costs": parts[:start],
+        "Copy it and run it": parts[start:],
+    }
     return "\n\n".join(
-        f"```text\n{dedent(part)}\n```" if part.startswith(" ") else part
-        for part in parts
+        "\n\n".join([f"## {title}", *map(laid_out, found)])
+        for title, found in sections.items()
+        if found
     )
 
 
+def laid_out(part) -> str:
+    """Return a part of a docstring in MyST."""
+    if not part.startswith(" "):
+        return part
+    language = "console" if COMMAND.match(part.strip()) else "text"
+    return f"```{language}\n{dedent(part)}\n```"
+
+
+def lines(file) -> int:
+    """Count the lines of a module."""
+    return len(file.read_text().splitlines())
+
+
+def needs(file) -> str:
+    """Say which packages a module imports as soon as it is imported."""
+    found = {}
+    for node in ast.parse(file.read_text()).body:
+        names = [each.name for each in getattr(node, "names", ())]
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        elif not isinstance(node, ast.Import):
+            continue
+        found |= dict.fromkeys(name.partition(".")[0] for name in names)
+    told = [name for name in found if name not in sys.stdlib_module_names]
+    if "jax" in told:  # which brings NumPy
+        told = ["jax", *(name for name in told if name not in ("jax", "numpy"))]
+    return ", ".join(NAMES.get(name, name) for name in told) or "Python alone"
+
+
+def objects(file) -> list[str]:
+    """List the public functions, classes, and methods of a module."""
+    return [
+        f"{PACKAGE}{file.stem}.{name}" for name in public(ast.parse(file.read_text()))
+    ]
+
+
+def former(docs, file) -> list[str]:
+    """List names that a module had once: links to them still lead to it."""
+    kept = docs / FORMER
+    found = tomllib.loads(kept.read_text()) if kept.exists() else {}
+    names = [f"{PACKAGE}{file.stem}.{name}" for name in found.get(file.stem, ())]
+    return [name for name in names if name not in objects(file)]
+
+
+def public(node):
+    """Yield the names of what is defined in a module or class, and in its classes."""
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef | ast.ClassDef) and each.name[0] != "_":
+            yield each.name
+            if isinstance(each, ast.ClassDef):
+                yield from (f"{each.name}.{name}" for name in public(each))
+        elif isinstance(each, ast.AnnAssign) and isinstance(node, ast.ClassDef):
+            yield each.target.id
+
+
+def tests_of(file) -> Path:
+    """Return the file with the tests of a module."""
+    return file.parents[2] / f"tests/test_{file.stem}.py"
+
+
+def sentences(file) -> list[str]:
+    """Return the names of a module's tests as sentences."""
+    tests = tests_of(file)
+    tree = ast.parse(tests.read_text()) if tests.exists() else ast.Module([], [])
+    names = [
+        node.name.removeprefix("test_").replace("_", " ")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    return [f"{name[0].upper()}{name[1:]}." for name in names]
+
+
+# ------------------------------------------------------------------------ the pages
+
+
 def explained(file, others) -> list[Page]:
-    """List the pages that bear a module's name or show some of its code."""
+    """List the pages that bear a module's name or show some of its code, these last."""
     shown = f"src/examples/{file.name}"
     found = (page for page in others if page.name != "index")
-    return [p for p in found if p.file.stem == file.stem or shown in p.text]
+    found = [p for p in found if p.file.stem == file.stem or shown in p.text]
+    return sorted(found, key=lambda page: page.file.stem != file.stem)
+
+
+def link(other, page) -> str:
+    """Return a link from one page to another."""
+    return f"[{other.title}]({relpath(other.file, page.file.parent)})"
+
+
+def link_to_file(file, page) -> str:
+    """Return a link that saves a module."""
+    up = relpath(".", Path(page.name).parent.as_posix())
+    return (
+        f'<a class="module-file" href="{up}/modules/{file.name}" download>'
+        f"{file.name}</a>"
+    )
+
+
+def licence(file) -> list[str]:
+    """Return what a user must know of the licence that a file names, if it does."""
+    named = re.search(r"SPDX-License-Identifier: (\S+)", file.read_text())
+    return [LICENCES.get(named[1], f"licence {named[1]}")] if named else []
 
 
 def links(file, page, others) -> str:
-    """Return the links of a module: the file, and the pages that explain it."""
-    up = relpath(".", Path(page.name).parent.as_posix())
-    url = f"{up}/modules/{file.name}"
-    found = [f'<a class="module-file" href="{url}" download>{file.name}</a>']
-    for other in explained(file, others):
-        found.append(f"[{other.title}]({relpath(other.file, page.file.parent)})")
+    """Return the line with the file, its size, needs and licence, and its pages."""
+    back = relpath(page.docs / f"{PAGES_OF_MODULES}.md", page.file.parent)
+    found = [
+        f"Save {link_to_file(file, page)}",
+        f"{lines(file)} lines",
+        f"needs {needs(file)}",
+        *licence(file),
+        *(link(other, page) for other in explained(file, others)),
+        f"[all modules]({back})",
+    ]
     return " · ".join(found)
 
 
-def section(file, page, others) -> str:
-    """Return the MyST text for one module."""
-    return SECTION.format(
+def tests(file) -> str:
+    """Return what the tests of a module say of it, folded."""
+    if not (found := sentences(file)):
+        return ""
+    name = f"tests/{tests_of(file).name}"
+    start = f"(tests-{file.stem})=\n\n## What its tests say"
+    count = f"{len(found)} sentences, each the name of a test in `{name}`"
+    listed = "\n".join(f"- {sentence}" for sentence in found)
+    return f"{start}\n\n:::{{dropdown}} {count}\n{listed}\n:::"
+
+
+def page_text(page, file) -> str:
+    """Return the text of a module's own page, below its heading."""
+    return PAGE.format(
         name=file.stem,
         package=PACKAGE,
         summary=summary(file),
         about=about(file),
-        links=links(file, page, others),
+        former="\n".join(f'<div id="{n}"></div>' for n in former(page.docs, file)),
+        picture=module_pictures.declared(page.docs, file.stem),
+        links=links(file, page, pages(page.docs)),
+        tests=tests(file),
         path=relpath(file, page.file.parent),
     )
 
 
+def row(file, page, others) -> str:
+    """Return the line of a module in the list."""
+    own = page.docs / PAGES_OF_MODULES / f"{file.stem}.md"
+    taught = [link(other, page) for other in explained(file, others)[:1]]
+    cells = [
+        f"[{file.stem}]({relpath(own, page.file.parent)})",
+        summary(file).rstrip("."),
+        *(taught or [""]),
+        str(lines(file)),
+        needs(file),
+    ]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
 def text(page, folder) -> str:
-    """Return the sections of all modules of a folder, to stand on a page."""
+    """Return the list of all modules of a folder, to stand on a page."""
     others = pages(page.docs)
-    return "\n".join(section(file, page, others) for file in files(folder))
+    head = ["| module | what it does | taught on | lines | needs |"]
+    head += ["|---|---|---|---:|---|"]
+    return "\n".join([*head, *(row(file, page, others) for file in files(folder))])
 
 
-class ModuleReference(SphinxDirective):
-    """The sections of all modules, made again when they would say something else."""
+def said(page, folder, name) -> str:
+    """Return what a page says: the list, or of one module."""
+    if not name:
+        return text(page, folder)
+    file = folder / f"{name}.py"
+    return page_text(page, file) if file.exists() else ""
 
-    def run(self):
-        """Return the sections."""
-        page = Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
-        folder = Path(self.config.execution_modules)
-        for file in files(folder):
-            self.env.note_dependency(file)
-        found = self.env.metadata[self.env.docname]["modules"] = text(page, folder)
+
+def stubs(docs, folder) -> dict[Path, str]:
+    """Return the files of the pages of modules, and what stands in each."""
+    return {
+        docs / PAGES_OF_MODULES / f"{file.stem}.md": STUB.format(
+            name=file.stem,
+            description=json.dumps(summary(file).replace("`", ""), ensure_ascii=False),
+        )
+        for file in files(folder)
+    }
+
+
+# -------------------------------------------------------------------- in the site
+
+
+class Part(SphinxDirective):
+    """What writes itself from the modules, made again when it would differ."""
+
+    @property
+    def page(self):
+        """The page that the directive stands on."""
+        return Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
+
+    @property
+    def folder(self):
+        """The folder of modules."""
+        return Path(self.config.execution_modules)
+
+    def note_former(self):
+        """Have the page read again when the names of before are others."""
+        if (kept := self.page.docs / FORMER).exists():
+            self.env.note_dependency(kept)
+
+    def written(self, name=""):
+        """Return what the page says, and keep it, to see whether it changes."""
+        found = said(self.page, self.folder, name)
+        self.env.metadata[self.env.docname]["modules"] = (name, found)
         return self.parse_text_to_nodes(found, allow_section_headings=True)
 
 
-def outdated(app, env, added, changed, removed):
-    """Handle `env-get-outdated`: read the page again if its text has changed.
+class ModuleReference(Part):
+    """The list of all modules."""
 
-    It names the modules, and the pages that explain each of them.
+    def run(self):
+        """Return the table, each line with the ids that links may lead to."""
+        self.note_former()
+        for file in files(self.folder):
+            self.env.note_dependency(file)
+            if not (self.page.docs / PAGES_OF_MODULES / f"{file.stem}.md").exists():
+                told = f"{file.name} has no page yet: run `nox -s copies`"
+                log.warning(told, location=self.env.docname, type="modules")
+        found = self.written()
+        (table,) = (each for node in found for each in node.findall(nodes.table))
+        table["classes"] += ["listing", "modules"]
+        rows = table.next_node(nodes.tbody).findall(nodes.row)
+        for file, line in zip(files(self.folder), rows, strict=True):
+            self.mark(line[0], file)
+        return found
+
+    def mark(self, entry, file):
+        """Give a line the ids of the section that it was, and of its objects."""
+        place = entry.next_node(nodes.paragraph)
+        for name in dict.fromkeys([f"module-{file.stem}", file.stem]):
+            place["names"].append(name)
+        self.state.document.note_explicit_target(place)
+        more = [f"module-{file.stem}", f"module-{PACKAGE}{file.stem}", file.stem]
+        more.append(file.stem.replace("_", "-"))
+        place["ids"] += [
+            name
+            for name in [*more, *objects(file), *former(self.page.docs, file)]
+            if name not in place["ids"]
+        ]
+
+
+class ModulePage(Part):
+    """The page of a module."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Put what comes before its sections there: MyST has put these already."""
+        (name,) = self.arguments
+        file = self.folder / f"{name}.py"
+        self.note_former()
+        for each in file, tests_of(file):
+            if each.exists():
+                self.env.note_dependency(each)
+        page = self.state.document.next_node(nodes.section)
+        page.insert(
+            page.first_child_matching_class(nodes.title) + 1, self.written(name)
+        )
+        return []
+
+
+def outdated(app, env, added, changed, removed):
+    """Handle `env-get-outdated`: read the pages again whose text has changed.
+
+    They name the modules, and the pages that explain each of them.
     """
     folder, docs = Path(app.config.execution_modules), Path(app.srcdir)
     kept = {n: of["modules"] for n, of in env.metadata.items() if "modules" in of}
+    here = {n: Page(Path(env.doc2path(n)), docs) for n in {*kept} & env.found_docs}
+    names = [file.stem for file in files(folder)]
     if not added | changed | removed:  # then a module may have come or gone, no more
-        names = [f"(module-{file.stem})=" for file in files(folder)]
-        return [name for name, said in kept.items() if LABEL.findall(said) != names]
-    pages = {n: Page(Path(env.doc2path(n)), docs) for n in {*kept} & env.found_docs}
-    return [name for name, page in pages.items() if kept[name] != text(page, folder)]
+        count = len(names) + 1  # line ends, with two lines of heads
+        lists = {n: old for n, (name, old) in kept.items() if not name and n in here}
+        return [n for n, old in lists.items() if old.count("\n") != count]
+    return [n for n, at in here.items() if kept[n][1] != said(at, folder, kept[n][0])]
 
 
 def literal(code) -> str:
@@ -149,10 +426,13 @@ def as_rst(app, what, name, *details):
 
 
 def setup(app):
-    """Register the directive and the handlers."""
+    """Register the directives and the handlers."""
     app.setup_extension("book.execution")  # it owns the setting `execution_modules`
+    app.setup_extension("book.filters")
+    app.setup_extension("book.module_pictures")
     app.setup_extension("sphinx.ext.autodoc")
     app.add_directive("module-reference", ModuleReference)
+    app.add_directive("module-page", ModulePage)
     app.connect("env-get-outdated", outdated)
     app.connect("autodoc-process-docstring", as_rst)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -29,6 +29,7 @@ GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
 SENTENCE = re.compile(r".+?(?:[.?](?=\s)|$)")
 ENOUGH = 40  # characters of a statement
+PAGES_OF_MODULES = "reference/modules"  # a list and a folder, of `module_reference`
 
 
 @cache
@@ -452,9 +453,10 @@ def untargeted(piece) -> str:
 
 
 def pages(docs) -> list[Page]:
-    """Return all pages of a folder, by their names."""
+    """Return all pages of a folder, by their names, without those of modules."""
     files = [*docs.glob("*.md"), *docs.glob("[!_]*/**/*.md")]  # not those in _build
-    return [Page(file, docs) for file in sorted(files)]
+    modules = docs / PAGES_OF_MODULES
+    return [Page(file, docs) for file in sorted(files) if file.parent != modules]
 
 
 def quiet(page) -> str:

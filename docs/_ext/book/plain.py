@@ -7,6 +7,9 @@ is refused, so that no page can put one into its notebook unseen.
 
 import textwrap
 
+import explorers
+
+from book import error_index, ways
 from book.page import block, parser, rewritten
 
 NOTES = {"attention", "caution", "danger", "hint", "important", "note", "tip"}
@@ -15,7 +18,7 @@ TITLES = {"admonition", "card", "dropdown", "grid-item-card", "margin", "tab-ite
 TITLES |= {"sidebar", "topic"}
 BOXES = {"container", "div", "grid", "grid-item", "tab-set"}
 CODE = {"code", "code-block", "sourcecode"}
-NOTHING = {"contents", "index", "toctree"}
+NOTHING = {"build-line", "button-ref", "contents", "index", "toctree"}
 WORDS = {"abbr", "download", "eq", "numref", "ref", "term"}
 
 
@@ -67,6 +70,10 @@ def fenced(token, text, page) -> list[str]:
     part = block(token, text, depth=0)
     if part.name in NOTHING:
         return []
+    if part.name == "error-index":
+        return [plain(error_index.text(page), page)]
+    if part.name in ways.TEXT:
+        return [plain(ways.text(part, page), page)]
     if part.name in NOTES | TITLES:
         return ["", textwrap.indent(quoted(part, page), part.indent), ""]
     return [textwrap.indent(form(part, page), part.indent)]
@@ -91,11 +98,14 @@ def form(part, page) -> str:
         return f"```{part.argument}\n{content}\n```"
     if name == "math":
         return f"$$\n{content}\n$$"
-    if name == "glossary":
-        return plain(terms(content), page)
-    if name in BOXES:
-        return plain(content, page)
-    return figure(part, page)
+    made = INNER.get(name, (lambda part: part.content) if name in BOXES else None)
+    return plain(made(part), page) if made else figure(part, page)
+
+
+INNER = {  # what becomes MyST first
+    "explorer": explorers.text,
+    "glossary": lambda part: terms(part.content),
+}
 
 
 def figure(part, page) -> str:

@@ -10,6 +10,7 @@ from examples import cholesky
 INNER = (
     "below",
     "both_sweeps",
+    "bring_head",
     "change_of_factor",
     "change_strip",
     "check_array",
@@ -21,9 +22,10 @@ INNER = (
     "fetch",
     "in_blocks",
     "in_steps",
+    "lapack_info",
+    "leading_minors",
     "lower_factor",
     "lower_half",
-    "order",
     "phi",
     "place",
     "positions",
@@ -35,6 +37,7 @@ INNER = (
     "times",
     "update",
 )
+PROGRAM = ("order",)  # a picture of the order: see tests/test_cholesky.py
 
 inexact = st.sampled_from([*NUMBERS, "float16", "bfloat16"])  # others have no gradient
 anything = st.fixed_dictionaries(

@@ -1,159 +1,187 @@
-"""Fourier transforms of fields, planes and vectors, there and back."""
-
-import math
+"""Fourier transforms of fields and planes, there and back."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from fuzzing.harness import Target, dtypes
+from fuzzing.harness import Target, dtypes, sizes
 from hypothesis import strategies as st
 
 from examples import fft
 
 INNER = (
+    "along",
+    "back",
     "check_array",
-    "check_axes",
-    "fft_columns",
-    "fft_planes",
-    "four_steps",
-    "ifft_columns",
-    "ifft_planes",
-    "inverse_four_steps",
-    "irfft_planes",
-    "on_blocks",
-    "place",
-    "real",
-    "real_back",
+    "check_shape",
+    "count_axis",
+    "counts",
     "recut",
-    "rfft_planes",
-    "straight",
-    "straight_back",
-    "field_turned",
-    "field_turned_back",
-    "twiddles",
-    "vector",
-    "vector_back",
-    "vector_turned",
-    "vector_turned_back",
+    "lay_out",
+    "layouts",
+    "lies",
+    "on_field",
+    "plan_of",
+    "there",
+    "transform",
 )
-INNER += ("ifft_transposed", "ifftn_transposed", "irfftn")  # called with the others
+INNER += ("irfftn", "irfftn_transposed", "irfft2", "ifftn_transposed")  # with others
+INNER += ("along_axes_back",)
 NORMS = None, "backward", "ortho", "forward"
-KEYS = {"dtype": dtypes, "norm": st.sampled_from(NORMS), "even": st.booleans()}
-KEYS |= {name: st.integers(1, 4) for name in ("i", "j", "k")}
+KEYS = {"dtype": dtypes, "norm": st.sampled_from(NORMS)}
+KEYS |= dict.fromkeys(("i", "j", "k"), sizes)
+KEYS |= {"over": st.sampled_from([None, "x", "y", ("y", "x")])}
 anything = st.fixed_dictionaries(KEYS)
+real = {**KEYS, "dtype": dtypes.filter(lambda name: not name.startswith("complex"))}
+reals = st.fixed_dictionaries(real)
 
 
-def field(p):
-    """The sizes of a field, which the mesh divides if they shall be even."""
-    x, y = p["mesh"]["x"], p["mesh"]["y"]
-    whole = (x * p["i"], math.lcm(x, y) * p["j"], y * p["k"])
-    return whole if p["even"] else (p["i"], 3 * p["j"], 2 * p["k"] + 1)
+def shape(p, rank):
+    """The sizes of a field or a plane, whatever they are."""
+    return tuple(p[name] for name in "ijk"[:rank])
 
 
-def plane(p):
-    """The sizes of a plane."""
-    x = p["mesh"]["x"] if p["even"] else 1
-    return x * p["i"], x * p["j"]
-
-
-def vector(p):
-    """The size of a vector."""
-    return ((p["mesh"]["x"] ** 2 if p["even"] else 1) * p["i"] * p["j"],)
-
-
-def cut(p, shape, counts):
-    """Raise ValueError for what the mesh cannot cut, which is refused in words."""
-    if any(size % count for size, count in zip(shape, counts, strict=True)):
-        raise ValueError("JAX cuts evenly or not at all")
-
-
-def numbers(shape):
+def numbers(rank):
     """The array of a case, complex."""
-    return lambda p, random: (random.normal(size=(*shape(p), 2)) @ [1, 1j],)
+    return lambda p, random: (random.normal(size=(*shape(p, rank), 2)) @ [1, 1j],)
 
 
-def as_numpy(name, shape):
-    """The transform of NumPy, for sizes that can be cut."""
+def inside(answer, sizes):
+    """What an array has without the zeros that fill it up."""
+    if jax.sharding.get_abstract_mesh().explicit_axes:
+        answer = jax.reshard(answer, jax.P())  # JAX slices what is cut, evenly only
+    return answer[tuple(slice(size) for size in sizes)]
+
+
+def one(name, rank):
+    """The target of a transform that NumPy has; zeros may follow."""
 
     def reference(p, a):
-        x, y = p["mesh"]["x"], p["mesh"]["y"]
-        counts = {1: (x * x,), 2: (x, x), 3: (x, math.lcm(x, y), y)}[a.ndim]
-        cut(p, a.shape, counts)
         return getattr(np.fft, name)(a.astype(complex), norm=p["norm"])
 
-    return reference
+    def call(p):
+        sizes = shape(p, rank)
+        transform = getattr(fft, name)
+        return lambda a: inside(transform(a, norm=p["norm"], over=p["over"]), sizes)
+
+    return Target(
+        name=f"fft.{name}",
+        parameters=anything,
+        arrays=numbers(rank),
+        call=call,
+        reference=reference,
+        specs=lambda p: (jax.P("x", "y") if rank == 3 else jax.P("x"),),
+    )
 
 
-def there_and_back(there, back):
-    """Two transforms, one after the other."""
+def pair(there, back, rank, parameters=anything):
+    """The target of a transform and its inverse, which leave what was there."""
 
     def call(p):
-        return lambda a: back(there(a, norm=p["norm"]), norm=p["norm"])
+        options = {"norm": p["norm"], "over": p["over"]}
+        go, home = getattr(fft, there), getattr(fft, back)
+        sizes = shape(p, rank)
+        return lambda a: inside(home(go(a, **options), sizes, **options), sizes)
+
+    return Target(
+        name=f"fft.{there}",
+        parameters=parameters,
+        arrays=numbers(rank),
+        call=call,
+        reference=lambda p, a: a * 1.0,
+        specs=lambda p: (jax.P("x", "y") if rank == 3 else jax.P("x"),),
+    )
+
+
+def equation(p):
+    """A field whose spectrum is that of another, divided by what is never 0."""
+
+    def symbol(*waves):
+        return 1 + sum(wave**2 for wave in waves)
+
+    sizes = shape(p, 3)
+    return lambda f: inside(fft.solve_in_spectrum(f, symbol, over=p["over"]), sizes)
+
+
+def solution(p, f):
+    """The same in NumPy."""
+    waves = np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in f.shape), indexing="ij")
+    answer = np.fft.ifftn(np.fft.fftn(f) / (1 + sum(wave**2 for wave in waves)))
+    return answer if np.iscomplexobj(f) else answer.real
+
+
+def same(block, axis):
+    """Leave the lines along an axis as they are."""
+    return block
+
+
+def flipped(p):
+    """Turn the first axis around on the way there, and the last on the way back."""
+
+    def call(a):
+        there = fft.along_axes(a, (jnp.flip, same, same), over=p["over"])
+        each = same, same, jnp.flip
+        home = fft.along_axes_back(there, each, shape(p, 3), over=p["over"])
+        return inside(home, shape(p, 3))
 
     return call
 
 
-def unchanged(p, a):
-    """What a transform and its inverse leave."""
-    return as_numpy("fft", None)(p, a) * 0 + a
+def grid(name):
+    """The target of what is known of a spectrum without any array."""
 
+    def reference(p, zero):
+        waves = [np.fft.fftfreq(n, 1 / n).round() for n in shape(p, 3)]
+        found = np.meshgrid(*waves, indexing="ij")
+        full = np.ones(shape(p, 3), bool)
+        return [full] if name == "mask" else found
 
-def half_and_back(p):
-    """The transforms of real fields, one after the other."""
-    shape = list(field(p))
-    return lambda a: fft.irfftn(fft.rfftn(a, norm=p["norm"]), shape, norm=p["norm"])
+    def call(p):
+        def run(zero):
+            sizes = shape(p, 3)
+            found = getattr(fft, name)(sizes, over=p["over"])
+            found = found if name == "wave_numbers" else [found]
+            full = [1] * 3
+            for each in found:
+                full = [max(n, m) for n, m in zip(full, each.shape, strict=True)]
+            return [inside(np.broadcast_to(each, full), sizes) for each in found]
 
+        return run
 
-def real_unchanged(p, a):
-    """A real field, as it was; any last size will do."""
-    x, y = p["mesh"]["x"], p["mesh"]["y"]
-    cut(p, a.shape, (x, math.lcm(x, y), 1))
-    if np.iscomplexobj(a):
-        raise ValueError("not real")
-    return a.astype(float)
-
-
-FIELD, PLANE, VECTOR = (jax.P("x", "y"), jax.P("x"), jax.P("x"))
-
-
-def one(name, shape, spec):
-    """The target of a transform that NumPy has."""
     return Target(
         name=f"fft.{name}",
         parameters=anything,
-        arrays=numbers(shape),
-        call=lambda p: lambda a: getattr(fft, name)(a, norm=p["norm"]),
-        reference=as_numpy(name, shape),
-        specs=lambda p: (spec,),
-    )
-
-
-def pair(there, back, shape, spec):
-    """The target of a transform that has no counterpart in NumPy, and its inverse."""
-    return Target(
-        name=f"fft.{there}",
-        parameters=anything,
-        arrays=numbers(shape),
-        call=there_and_back(getattr(fft, there), getattr(fft, back)),
-        reference=unchanged,
-        specs=lambda p: (spec,),
+        arrays=lambda p, random: (np.zeros(()),),
+        call=call,
+        reference=reference,
+        under=("nothing",),
     )
 
 
 TARGETS = (
-    one("fftn", field, FIELD),
-    one("ifftn", field, jax.P(None, "x", "y")),
-    one("fft2", plane, PLANE),
-    one("ifft2", plane, jax.P(None, "x")),
-    one("fft", vector, VECTOR),
-    one("ifft", vector, VECTOR),
-    pair("fftn_transposed", "ifftn_transposed", field, FIELD),
-    pair("fft_transposed", "ifft_transposed", vector, VECTOR),
+    one("fftn", 3),
+    one("ifftn", 3),
+    one("fft2", 2),
+    one("ifft2", 2),
+    pair("fftn_transposed", "ifftn_transposed", 3),
+    pair("rfftn", "irfftn", 3, reals),
+    pair("rfftn_transposed", "irfftn_transposed", 3, reals),
+    pair("rfft2", "irfft2", 2, reals),
     Target(
-        name="fft.rfftn",
+        name="fft.solve_in_spectrum",
         parameters=anything,
-        arrays=numbers(field),
-        call=half_and_back,
-        reference=real_unchanged,
-        specs=lambda p: (FIELD,),
+        arrays=numbers(3),
+        call=equation,
+        reference=solution,
+        specs=lambda p: (jax.P("x", "y"),),
     ),
+    Target(
+        name="fft.along_axes",
+        parameters=anything,
+        arrays=numbers(3),
+        call=flipped,
+        reference=lambda p, a: 1.0 * a[::-1, :, ::-1],
+        specs=lambda p: (jax.P("x", "y"),),
+    ),
+    grid("mask"),
+    grid("wave_numbers"),
 )

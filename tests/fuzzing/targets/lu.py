@@ -9,21 +9,22 @@ from hypothesis import strategies as st
 from examples import lu
 
 INNER = (
-    *("place", "global_indices", "elimination_order", "distribute", "fill_up", "best"),
-    *("tournament", "displaced", "positions", "local_offsets", "swap_rows"),
-    *("eliminate_below", "store_upper", "eliminate"),
+    *("place", "indices", "order_of", "pad", "fill_up"),
     *(
-        "eliminate_all",
-        "check_matrix",
-        "check_sides",
-        "common",
-        "factor",
-        "gather_head",
+        "best",
+        "tournament",
+        "lower_panel",
+        "displaced",
+        "when_eliminated",
+        "local_offsets",
     ),
-    *("substitute", "put_back", "sweeps", "multiply", "bring_together", "correction"),
-    *("solve_placed", "diagonal", "parity", "inverse_transposed", "from_diagonal"),
-    *("sign_and_logarithm", "lower_panel", "solve_rows"),
+    *("swap_rows", "solve_rows", "eliminate_below", "own_share", "tied", "eliminate"),
+    *("eliminate_all", "with_whole_sides", "substitute", "times_whole"),
+    *("check_matrix", "check_sides", "factor", "solve_whole"),
+    *("factor_and_solve", "diagonal", "parity", "inverse_transposed"),
+    "sign_and_logarithm",
 )
+PROGRAM = ("elimination_order",)  # a picture of the order: see tests/test_lu.py
 BLOCKS = jax.P("x", "y")
 
 
@@ -76,6 +77,12 @@ def logarithm(p, a):
     return tuple(np.linalg.slogdet(a))
 
 
+def no_zero(p, a):
+    """What tells that no pivot is zero."""
+    checked(p)
+    return -1
+
+
 def determinant(p, a):
     """The determinant."""
     checked(p)
@@ -101,9 +108,7 @@ def is_identity(p, arrays, result, expected):
 
 def with_factors(p):
     """Factor and solve, with the option as trans."""
-    return lambda a, b: lu.lu_solve(
-        lu.lu_factor(jax.lax.stop_gradient(a)), b, p["option"]
-    )
+    return lambda a, b: lu.lu_solve(lu.lu_factor(a), b, p["option"])
 
 
 TARGETS = (
@@ -124,7 +129,16 @@ TARGETS = (
         call=with_factors,
         reference=solution_with_factors,
         specs=lambda p: (BLOCKS,),
-        differentiate=(1,),
+        differentiate=(0, 1),
+        rounding=1e4,
+    ),
+    Target(
+        name="lu.lu_slogdet",
+        parameters=system(9),
+        arrays=matrix,
+        call=lambda p: lambda a: lu.lu_slogdet(lu.lu_factor(a)),
+        reference=logarithm,
+        specs=lambda p: (BLOCKS,),
         rounding=1e4,
     ),
     Target(
@@ -146,6 +160,15 @@ TARGETS = (
         reference=logarithm,
         specs=lambda p: (BLOCKS,),
         rounding=1e4,
+    ),
+    Target(
+        name="lu.first_zero_pivot",
+        parameters=system(13),
+        arrays=matrix,
+        call=lambda p: lambda a: lu.first_zero_pivot(lu.lu_factor(a)),
+        reference=no_zero,
+        specs=lambda p: (BLOCKS,),
+        under=("nothing", "jit", "vmap", "scan"),
     ),
     Target(
         name="lu.det",

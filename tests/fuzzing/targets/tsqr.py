@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from examples import tsqr
 
 INNER = (
+    "best_fit",
     "butterfly",
     "check_array",
     "check_tall",
+    "fit",
+    "factor_on_all",
     "tall_factor",
     "in_rows",
     "join",

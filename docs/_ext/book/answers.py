@@ -1,0 +1,97 @@
+"""Answers of other machines' compilers: where they are kept, and how a page gets them.
+
+`rows` reads what `nox -s programs` keeps. The start of each kernel calls `watch` (see
+kernels.py): when a page imports `examples.communication`, `tools/elsewhere.py` hands
+the answers to `measure`, and notes what the page measures. JAX is not imported before a
+page does that itself, so this file needs Python alone.
+"""
+
+import csv
+import os
+import runpy
+import shutil
+import sys
+import tomllib
+from importlib.machinery import PathFinder
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+KEPT = ROOT / "docs/reference/data/programs.csv"
+NOTES = ROOT / "docs/_build/programs"
+TOOL = ROOT / "tools/elsewhere.py"
+MODULE = "examples.communication"
+
+Row = dict[str, str]
+
+
+def rows(table=KEPT) -> list[Row]:
+    """Return what is kept, if it was made with the versions that the book is for."""
+    if not table.is_file():
+        return []
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    libtpu = settings["tool"]["shardbook"]["libtpu"]
+    made = {"jax": version("jax"), "libtpu": libtpu}
+    with table.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if made.items() <= row.items()]
+
+
+def by_program(rows) -> dict[str, dict[str, Row]]:
+    """Return rows by program and machine."""
+    found = {}
+    for row in rows:
+        found.setdefault(row["program"], {})[row["machine"]] = row
+    return found
+
+
+def begin_notes(page, key) -> Path:
+    """Return the folder for notes of a page's programs; from now on they are its own.
+
+    Those of another key stay: with them, outputs that are still in the cache come back.
+    """
+    folder = NOTES / page.replace("/", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "current").write_text(key)
+    return folder / key
+
+
+def notes(page) -> list[Path]:
+    """Return the notes of a page's programs, as it is now; a program names its file."""
+    folder = NOTES / page.replace("/", "-")
+    if not (folder / "current").exists():
+        return []
+    return sorted((folder / (folder / "current").read_text()).glob("*.json"))
+
+
+class Finder:
+    """Finds one module as Python does, and hands it to a function when it has run."""
+
+    def __init__(self, name, act):
+        """Call `act(module)` when `name` was imported."""
+        self.name, self.act = name, act
+
+    def find_spec(self, name, path=None, target=None):
+        """Return the module's spec, if it is this one."""
+        spec = PathFinder.find_spec(name, path) if name == self.name else None
+        if spec:
+            run = spec.loader.exec_module
+
+            def run_and_act(module):
+                run(module)
+                self.act(module)
+
+            spec.loader.exec_module = run_and_act
+        return spec
+
+
+def watch(tool=TOOL):
+    """Call `install` of a tool with the module, the rows, and where notes go, if so."""
+    folder = os.environ.get("BOOK_NOTES", "")
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def act(module):
+        install = runpy.run_path(str(tool))["install"]
+        install(module, by_program(rows()), Path(folder) if folder else None)
+
+    sys.meta_path.insert(0, Finder(MODULE, act))

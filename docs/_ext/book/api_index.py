@@ -1,0 +1,289 @@
+"""The index of API names writes itself: which sections show a name of JAX in a cell.
+
+The directive `api-index` becomes a table: each name of `jax`, `jnp` and `lax` that is
+in an open cell of some page, and the sections with these cells, the best first. Those
+are of a page whose title has the name, then those with it in their heading, then those
+with more of such cells; two of a page at most, five in all. What is folded does not
+count.
+
+Each page is looked through when it is read; the table is made when all have been.
+"""
+
+import ast
+import re
+from collections import Counter
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from posixpath import relpath
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from book import contents
+from book.page import Block, Page, parts
+
+LINKS, OF_A_PAGE = 5, 2
+ROOTS = {"jax": "jax", "jnp": "jax.numpy", "lax": "jax.lax"}
+SHORT = {"jax.numpy.": "jnp.", "jax.lax.": "lax."}
+SAME = {  # two names of one thing
+    "jax.PartitionSpec": "jax.P",
+    "jax.sharding.NamedSharding": "jax.NamedSharding",
+    "jax.sharding.P": "jax.P",
+    "jax.sharding.PartitionSpec": "jax.P",
+}
+FOLDED = {"check", "fold", "exercise", "solution", "hide-cell", "hide-input"}
+
+
+class Table(nodes.General, nodes.Element):
+    """The place of the table."""
+
+
+class ApiIndex(SphinxDirective):
+    """A place for the table."""
+
+    def run(self):
+        """Return the place."""
+        self.env.metadata[self.env.docname]["has_api_index"] = True
+        return [Table()]
+
+
+# ----------------------------------------------------------------- the names of a page
+
+
+def tree(code) -> ast.Module:
+    """Return a cell as a tree; a line for IPython is none of it."""
+    lines = ("" if re.match(r"\s*[%!]", line) else line for line in code.splitlines())
+    try:
+        return ast.parse("\n".join(lines))
+    except SyntaxError:  # as some errors that are shown
+        return ast.Module([], [])
+
+
+def dotted(node) -> str:
+    """Return `a.b.c` for a name and its attributes, or nothing for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    start = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{start}.{node.attr}" if start else ""
+
+
+def aliases(cells) -> dict[str, str]:
+    """Return the short names of a page, of what it imports from JAX or names anew."""
+    found = dict(ROOTS)
+    for node in (node for cell in cells for node in ast.walk(cell)):
+        if isinstance(node, ast.Import):
+            pairs = [(each.asname, each.name) for each in node.names if each.asname]
+        elif isinstance(node, ast.ImportFrom):
+            start = f"{node.module}."
+            pairs = [
+                (each.asname or each.name, start + each.name) for each in node.names
+            ]
+        elif isinstance(node, ast.Assign):
+            pairs = assigned(node, found)
+        else:
+            continue
+        found |= {short: full for short, full in pairs if full.startswith("jax.")}
+    return found
+
+
+def assigned(node, known):
+    """List the pairs of an assignment such as `P, S = jax.P, jax.NamedSharding`."""
+    sides = node.targets[0], node.value
+    left, right = (s.elts if isinstance(s, ast.Tuple) else [s] for s in sides)
+    pairs = zip(left, right, strict=False)
+    return [(dotted(a), full(dotted(b), known)) for a, b in pairs if dotted(b)]
+
+
+def full(name, known) -> str:
+    """Return a name with what its first part stands for."""
+    first, dot, rest = name.partition(".")
+    return f"{known[first]}{dot}{rest}" if first in known else ""
+
+
+class Names(ast.NodeVisitor):
+    """Collects the names of JAX that a cell uses, each as the book writes it."""
+
+    def __init__(self, known):
+        """Take what the short names of the page stand for."""
+        self.known, self.found = known, set()
+
+    def visit_Attribute(self, node):
+        """Take a whole chain of attributes, not its parts."""
+        if dotted(node):
+            self.take(dotted(node))
+        else:
+            self.generic_visit(node)
+
+    def visit_Name(self, node):
+        """Take a name that stands alone."""
+        self.take(node.id)
+
+    def take(self, name):
+        """Keep a name of JAX, up to a class: its attributes are not looked up."""
+        name = full(name, self.known)
+        name = re.match(r"[a-z_\d.]*(?:[A-Z]\w*)?", name)[0].rstrip(".")
+        name = SAME.get(name, name)
+        if name.count(".") and f"{name}." not in SHORT and "._" not in name:
+            start = next((s for s in SHORT if name.startswith(s)), "")
+            self.found.add(SHORT.get(start, "") + name.removeprefix(start))
+
+
+def is_code(node) -> bool:
+    """Tell whether a node is a code cell of MyST-NB."""
+    return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
+
+
+def source(node) -> str:
+    """Return the code of a cell."""
+    return next((block.astext() for block in node.findall(nodes.literal_block)), "")
+
+
+def section_of(node) -> tuple[str, str]:
+    """Return the anchor and the title of the section that a node stands in."""
+    while not isinstance(node, nodes.section):
+        node = node.parent
+    anchor = "" if isinstance(node.parent, nodes.document) else node["ids"][0]
+    return anchor, node.next_node(nodes.title).astext()
+
+
+def look(app, doctree):
+    """Handle `doctree-read`: note the names of each section of a page."""
+    cells = [(node, tree(source(node))) for node in doctree.findall(is_code)]
+    known = aliases([cell for _, cell in cells])
+    page = Page(Path(app.env.doc2path(app.env.docname)), Path(app.srcdir))
+    folded = [each for each in page.code if FOLDED & {*each.options, *each.tags}]
+    folded = {each.source.strip() for each in folded}
+    found = {}
+    for node, cell in cells:
+        if source(node).strip() in folded:
+            continue
+        names = Names(known)
+        names.visit(cell)
+        for name in names.found:
+            found.setdefault(name, Counter())[section_of(node)] += 1
+    if found:
+        app.env.metadata[app.env.docname]["api"] = found
+
+
+# ---------------------------------------------------------------------------- the table
+
+
+def plain(text) -> str:
+    """Return a text as it is compared: `all_gather` is all-gather."""
+    return re.sub(r"[-_ ]", "", text).lower()
+
+
+def places(env) -> dict[str, list[tuple[str, str, str]]]:
+    """Return the best places of each name: page, anchor, title, the best first."""
+    order = [page.name for page in contents.pages(env.srcdir)]
+    order = {name: n for n, name in enumerate(order)}
+    found = {}
+    for page, told in env.metadata.items():
+        for name, sections in told.get("api", {}).items():
+            for (anchor, title), count in sections.items():
+                key = (*rank(name, title, env.titles[page].astext()), -count)
+                key += order.get(page, len(order)), anchor
+                found.setdefault(name, []).append((key, (page, anchor, title)))
+    return {name: best(found[name]) for name in sorted(found, key=by_letters)}
+
+
+def by_letters(name) -> tuple[str, str]:
+    """Sort names without regard to capitals."""
+    return name.lower(), name
+
+
+def rank(name, title, page) -> tuple[bool, bool]:
+    """Say whether a name is missing in the title of a page, and of its section."""
+    last = name.rpartition(".")[2]
+    words = re.compile(rf"\b{re.escape(last)}\b")
+    return tuple(
+        not (words.search(text) or (len(last) > 3 and plain(last) in plain(text)))
+        for text in (page, title)
+    )
+
+
+def best(found) -> list[tuple[str, str, str]]:
+    """Return the first places, not too many of one page."""
+    counts, kept = Counter(), []
+    for _, place in sorted(found):
+        counts[place[0]] += 1
+        if counts[place[0]] <= OF_A_PAGE:
+            kept.append(place)
+    return kept[:LINKS]
+
+
+def words(env, page, anchor, title) -> str:
+    """Return what a link to a section says."""
+    head = env.titles[page].astext()
+    return f"{head}: {title}" if anchor else head
+
+
+def html(env, builder, docname) -> str:
+    """Return the table."""
+    rows = []
+    for name, found in env.api_index.items():
+        links = []
+        for page, anchor, title in found:
+            url = builder.get_relative_uri(docname, page)
+            url += f"#{anchor}" if anchor else ""
+            told = escape(words(env, page, anchor, title))
+            links.append(f'<a class="reference internal" href="{url}">{told}</a>')
+        shown = name.replace(".", ".<wbr>")  # a long one breaks behind a dot
+        cell = f'<p id="api-{name}"><code>{shown}</code></p>'
+        rows.append(f"<tr><td>{cell}</td><td><p>{' · '.join(links)}</p></td></tr>")
+    head = "<thead><tr><th>name</th><th>shown in</th></tr></thead>"
+    body = "\n".join(rows)
+    return f'<table class="table listing api">{head}\n<tbody>{body}</tbody></table>'
+
+
+def markdown(env, page) -> str:
+    """Return the table for the page's Markdown."""
+    rows = ["| name | shown in |", "|---|---|"]
+    for name, found in env.api_index.items():
+        links = []
+        for place in found:
+            path = relpath(f"{place[0]}.md", f"{page.name}/..")
+            url = f"{path}#{place[1]}" if place[1] else path
+            links.append(f"[{words(env, *place)}]({url})")
+        rows.append(f"| `{name}` | {' · '.join(links)} |")
+    return "\n".join(rows)
+
+
+def with_table(page, env) -> Page:
+    """Return a page with the table in the place of the directive, if it has one."""
+    if not env.metadata.get(page.name, {}).get("has_api_index"):
+        return page
+    own = (
+        each.source if isinstance(each, Block) else each for each in parts(page.text)
+    )
+    told = [markdown(env, page) if "{api-index}" in each else each for each in own]
+    return replace(page, source="\n".join(told))
+
+
+def changed(app, env):
+    """Handle `env-updated`: write the page with the table again if it changed."""
+    names = [name for name, told in env.metadata.items() if "has_api_index" in told]
+    told = places(env) if names else {}
+    if told == getattr(env, "api_index", None):
+        return []
+    env.api_index = told
+    return names
+
+
+def fill(app, doctree, name):
+    """Handle `doctree-resolved`: put the table in its place."""
+    for place in list(doctree.findall(Table)):
+        told = html(app.env, app.builder, name)
+        place.replace_self(nodes.raw("", told, format="html"))
+
+
+def setup(app):
+    """Register the directive."""
+    app.setup_extension("book.filters")
+    app.add_directive("api-index", ApiIndex)
+    app.add_node(Table)
+    app.connect("doctree-read", look, priority=600)  # after the metadata, and `cells`
+    app.connect("env-updated", changed)
+    app.connect("doctree-resolved", fill)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,90 @@
+"""The directive `build-line`: what this build ran and proved, in a sentence.
+
+Each page is counted when it is read; the sentence is made when all have been.
+"""
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from book import proofs
+from book.facts import ROOT, locked
+from book.page import Page
+
+
+class Line(nodes.General, nodes.Element):
+    """The place of the sentence."""
+
+
+class BuildLine(SphinxDirective):
+    """A place for the sentence."""
+
+    def run(self):
+        """Return the place."""
+        self.env.metadata[self.env.docname]["has_build_line"] = True
+        return [Line()]
+
+
+def committed() -> str:
+    """Return the date of the commit, or nothing where there is no history."""
+    ask = ["git", "log", "-1", "--format=%cs"]
+    done = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def count(app, doctree):
+    """Handle `doctree-read`: note what the page has."""
+    name = app.env.docname
+    page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
+    if page.is_notebook:
+        cells = list(page.code)
+        app.env.metadata[name]["counts"] = {
+            "pages": 1,
+            "cells": len(cells),
+            "facts": sum(map(proofs.facts, cells)),
+            "exercises": len(page.exercises),
+        }
+
+
+def text(env) -> str:
+    """Return the sentence."""
+    total = Counter()
+    for told in env.metadata.values():
+        total.update(told.get("counts", {}))
+    found = {name: f"{number:,}" for name, number in total.items()}
+    day = committed()
+    return (
+        f"This build{f', of {day},' if day else ''} ran {found['cells']} cells on "
+        f"{found['pages']} pages with JAX {locked('jax')}; {found['facts']} facts were "
+        f"proved, and {found['exercises']} exercises have answers that pass."
+    )
+
+
+def changed(app, env):
+    """Handle `env-updated`: write the pages with the sentence again if it changed."""
+    places = [name for name, told in env.metadata.items() if "has_build_line" in told]
+    told = text(env) if places else ""
+    if told == getattr(env, "build_line", ""):
+        return []
+    env.build_line = told
+    return places
+
+
+def fill(app, doctree, name):
+    """Handle `doctree-resolved`: put the sentence in its place."""
+    for place in list(doctree.findall(Line)):
+        told = app.env.build_line
+        place.replace_self(nodes.paragraph(told, told, classes=["build-line"]))
+
+
+def setup(app):
+    """Register the directive."""
+    app.add_directive("build-line", BuildLine)
+    app.add_node(Line)
+    app.connect("doctree-read", count)
+    app.connect("env-updated", changed)
+    app.connect("doctree-resolved", fill)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,550 @@
+"""The page of errors: what each message means, and its cure, in a list that is checked.
+
+The directive `error-index` becomes an entry for each table of `data/errors.toml`,
+beside the page: the constant words of the message, what it means, the cure, and links
+to the cells that raise it. Those are found by what the cells expect (`raises`,
+`--raises`), so an entry needs no edit when a page shows its error once more. Errors
+that the book's own modules raise say themselves what to pass: they are listed by
+module.
+
+What a cell really raised is compared, too: the build warns where a message fits another
+entry than the one that its cell counts for, or two of them.
+
+    Raised     a cell that expects an error
+    Entry      what is said of an error
+    matches    which entries fit a text that somebody pastes; `_static/find.js` does the
+               same for the search and for the box of the page, which is `errors.js`
+"""
+
+import ast
+import json
+import re
+import shlex
+import tomllib
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from posixpath import relpath
+
+from docutils import nodes
+from docutils.nodes import make_id
+from myst_parser.mdit_to_docutils.base import default_slugify
+from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from book import contents
+from book.page import Page
+
+log = logging.getLogger(__name__)
+GROUPS = {
+    "mesh": "Meshes, specs and places",
+    "types": "`ShardingTypeError`: Explicit axes",
+    "shard_map": "`jax.shard_map`",
+    "collectives": "Collectives, and what the compiler says",
+    "operators": "Derivatives, `vmap`, callbacks and kernels",
+    "processes": "Many processes and GPUs",
+    "memory": "Memory and donation",
+    "checkpoints": "Checkpoints",
+    "porting": "Old code",
+}
+OWN = "Errors of the book's own modules"
+PROCESSES = "%%every"
+GAP = 400  # characters that `...` may stand for
+LINKS = 4  # cells that an entry leads to
+ENOUGH = 7  # characters that a module says of what a cell expects
+VARIES = re.compile(r"\d[\d.,]*|'[^']*'")  # numbers and names in a message
+
+
+# ------------------------------------------------------------------- what cells raise
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A cell that expects an error.
+
+    Attributes:
+        page: that it stands on.
+        kind: the class that it expects.
+        phrase: the words of the message that it expects, or none.
+        source: its code.
+        line: where it is in the page.
+        title: of its section.
+        anchor: of the cell itself.
+    """
+
+    page: Page
+    kind: str
+    phrase: str
+    source: str
+    line: int
+    title: str
+    anchor: str
+
+
+def expected(cell) -> tuple[str, str] | None:
+    """Return the class and the words that a cell expects of an error, if it does."""
+    told = cell.options.get("raises", "")
+    first = cell.source.partition("\n")[0]
+    if first.startswith(PROCESSES) and "--raises" in first:
+        words = shlex.split(first)
+        told = words[words.index("--raises") + 1]
+    kind, _, phrase = told.strip().partition(" ")
+    return (kind.rstrip(":"), " ".join(phrase.split())) if kind else None
+
+
+def raised(page) -> list[Raised]:
+    """List the cells of a page that expect an error."""
+    titles, found, taken = headings(page), [], set()
+    for cell in page.code:
+        if not (told := expected(cell)):
+            continue
+        stem = name = "raises-" + "-".join(
+            re.findall(r"[a-z]+", " ".join(told).lower())[:7]
+        )
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{stem}-{number}"
+        taken.add(name)
+        title = [text for line, text in titles if line < cell.line][-1]
+        found.append(Raised(page, *told, cell.source, cell.line, title, name))
+    return found
+
+
+def headings(page) -> list[tuple[int, str]]:
+    """List the headings of a page with their lines, from 1."""
+    found = [(0, page.title)]
+    for token, text in zip(page.tokens, page.tokens[1:], strict=False):
+        if token.type == "heading_open" and token.tag != "h1":
+            found.append((token.map[0] + 1, text.content))
+    return found
+
+
+def all_raised(docs) -> list[Raised]:
+    """List the cells of all pages that expect an error, in their order."""
+    return [each for page in contents.pages(docs) for each in raised(page)]
+
+
+# -------------------------------------------------------------------- what is said
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is said of an error: see `docs/reference/data/errors.toml`."""
+
+    name: str
+    group: str
+    kind: str
+    words: str
+    means: str
+    cure: str
+    also: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+    page: tuple[str, ...] = ()
+    source: str = ""
+    date: str = ""
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """All words by which a message is known."""
+        return self.words, *self.also
+
+
+def entries(file) -> list[Entry]:
+    """Read the table of errors."""
+    told = tomllib.loads(file.read_text())
+    told.pop("own", None)
+    known = {field.name for field in fields(Entry)}
+    found = []
+    for name, row in told.items():
+        if unknown := row.keys() - known:
+            raise ValueError(f"{file.name}: {name} has {sorted(unknown)}")
+        lists = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+        found.append(Entry(name, **lists))
+    return found
+
+
+def of_pages(file) -> dict[str, list[str]]:
+    """Return what pages and their modules raise in words of their own, by its place."""
+    return tomllib.loads(file.read_text()).get("own", {})
+
+
+def table_of(docs) -> Path:
+    """Return the file of the table."""
+    return docs / "reference/data/errors.toml"
+
+
+@cache
+def pattern(words) -> re.Pattern:
+    """Return words with `...` as a pattern of text with single blanks."""
+    words = words.replace("`", "")  # who copies from a rendered page has none
+    parts = (re.escape(" ".join(part.split())) for part in words.split("..."))
+    return re.compile(f".{{0,{GAP}}}?".join(parts), re.IGNORECASE)
+
+
+def plain(text) -> str:
+    """Return a traceback as one line, without what tools write before its lines."""
+    lines = (
+        re.sub(r"^\s*(?:\[[a-z ]*\d+\]:?|E(?= )|[>!|])\s*", "", x)
+        for x in text.splitlines()
+    )
+    return " ".join(" ".join(lines).replace("`", "").split())
+
+
+def matches(text, table) -> list[Entry]:
+    """Return the entries whose words stand in a text."""
+    text = plain(text)
+    return [e for e in table if any(pattern(w).search(text) for w in e.patterns)]
+
+
+def entries_of(kind, phrase, table) -> list[Entry]:
+    """Return the entries that a cell with this expectation counts for.
+
+    Those that name it; else those whose words it has, or whose words it is a part of.
+    """
+    named = [e for e in table if phrase in e.short or (not phrase and kind in e.short)]
+    if named or not phrase:
+        return named
+    found = matches(phrase, table)
+    return found or [e for e in table if phrase.lower() in e.words.lower()]
+
+
+@cache
+def said_by(file) -> str:
+    """Return the words of a module: first those of its `raise`, then all others."""
+    tree = ast.parse(file.read_text())
+    raises = [n for n in ast.walk(tree) if isinstance(n, ast.Raise)]
+    return " ".join([*map(strings, raises), strings(tree)])
+
+
+def strings(tree) -> str:
+    """Return the texts in a piece of code, on one line."""
+    found = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
+    return " ".join(" ".join(filter(str_like, found)).split())
+
+
+def str_like(value) -> bool:
+    """Tell whether a constant is text."""
+    return isinstance(value, str)
+
+
+def longest_run(phrase, text) -> str:
+    """Return the longest words of a phrase that stand together in a text."""
+    words = phrase.split()
+    runs = [
+        " ".join(words[first:last])
+        for first in range(len(words))
+        for last in range(len(words), first, -1)
+    ]
+    return max((run for run in runs if run in text), key=len, default="")
+
+
+def module_of(each) -> str:
+    """Return the module of the book that says what a cell expects, or nothing.
+
+    Its texts have some of these words together; the modules of the page come first.
+    A cell that expects a class and no words counts for the module of its page.
+    """
+    if not each.phrase:
+        return each.page.file.stem
+    folder = each.page.docs.parent / "src/examples"
+    own = each.page.modules(folder)
+    files = [*own, *sorted(set(folder.glob("*.py")) - {*own})]
+    runs = {file.stem: len(longest_run(each.phrase, said_by(file))) for file in files}
+    best = max(runs, key=runs.get, default="")
+    return best if best and runs[best] >= ENOUGH else ""
+
+
+def sorted_out(docs):
+    """Return the cells of each entry, those of each module, and those of neither."""
+    file = table_of(docs)
+    table, told = entries(file), of_pages(file)
+    by_entry, by_module, rest = {e.name: [] for e in table}, {}, []
+    for each in all_raised(docs):
+        found = entries_of(each.kind, each.phrase, table)
+        place = next(
+            (k for k, v in told.items() if (each.phrase or each.kind) in v), ""
+        )
+        if place or (not found and (place := module_of(each))):
+            by_module.setdefault(place, []).append(each)
+        elif found:
+            for entry in found:
+                by_entry[entry.name].append(each)
+        else:
+            rest.append(each)
+    return by_entry, dict(sorted(by_module.items())), rest
+
+
+# ------------------------------------------------------------------------ as Markdown
+
+
+def code(words) -> str:
+    """Return words as code in Markdown; they may have backquotes in them."""
+    return f"`` {words} ``" if "`" in words else f"`{words}`"
+
+
+def target(path, page) -> str:
+    """Return the target of a link from a page to `part/name#anchor`."""
+    name, mark, anchor = path.partition("#")
+    file = f"{name}.md"
+    return f"{relpath(file, Path(page.name).parent.as_posix())}{mark}{anchor}"
+
+
+def section_at(path, docs) -> tuple[str, str]:
+    """Return the title of a section, or of a page, and the path as MyST wants it."""
+    name, _, anchor = path.partition("#")
+    other = Page(docs / f"{name}.md", docs)
+    labels = []
+    for token, text in zip(other.tokens, other.tokens[1:], strict=False):
+        if token.type == "myst_target":
+            labels.append(token.content)
+        elif token.type == "heading_open":
+            own = slug(text.content)
+            if anchor in labels:
+                return text.content, path
+            if anchor in (own, make_id(own)):
+                return text.content, f"{name}#{own}"
+            labels = []
+    return other.title, path
+
+
+def slug(title) -> str:
+    """Return the anchor that MyST makes of a heading."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "")
+    return default_slugify(words)
+
+
+def constant(phrase) -> str:
+    """Return a phrase with `...` for its numbers and for what stands in quotes."""
+    return VARIES.sub("...", phrase)
+
+
+def links(entry, cells, page) -> str:
+    """Return the links of an entry: where it is explained, and cells that raise it."""
+    found = {
+        path: title for title, path in (section_at(p, page.docs) for p in entry.page)
+    }
+    told = {*found.values()}
+    for each in cells[:LINKS]:
+        if each.title not in told:
+            found[f"{each.page.name}#{each.anchor}"] = each.title
+            told.add(each.title)
+    lines = [f"[{title}]({target(path, page)})" for path, title in found.items()]
+    if entry.source:
+        lines.append(f"[others met it]({entry.source}) ({entry.date}; not run here)")
+    return " · ".join(lines)
+
+
+def text_of(entry, cells, page) -> str:
+    """Return an entry in MyST."""
+    head = f"{code(entry.words)} *{entry.kind}*"
+    body = f"{entry.means} **Do:** {entry.cure}"
+    return f"{head}\n\n{body}\n\n{links(entry, cells, page)}"
+
+
+def text_of_own(each, page) -> str:
+    """Return the line of an error that a module of the book raises."""
+    words = f"{each.kind}: {each.phrase}" if each.phrase else each.kind
+    place = target(f"{each.page.name}#{each.anchor}", page)
+    return f"{code(words)} [{each.title}]({place})"
+
+
+def text(page) -> str:
+    """Return the whole list in MyST, to stand on a page."""
+    by_entry, by_module, _ = sorted_out(page.docs)
+    table, found = entries(table_of(page.docs)), []
+    for group, title in GROUPS.items():
+        found.append(f"(errors-{group})=\n\n## {title}")
+        own = (entry for entry in table if entry.group == group)
+        found += [text_of(entry, by_entry[entry.name], page) for entry in own]
+    found.append(f"(errors-own)=\n\n## {OWN}")
+    for module, cells in by_module.items():
+        found.append(f"**{module}**")
+        found.append("\n".join(f"- {text_of_own(each, page)}" for each in cells))
+    return "\n\n".join(found)
+
+
+# ---------------------------------------------------------------------------- as HTML
+
+
+class ErrorEntry(nodes.container):
+    """An entry, with the words by which the script finds it."""
+
+
+def open_entry(writer, node):
+    """Write the start of an entry."""
+    words = json.dumps(node["words"], ensure_ascii=False)
+    told = {"data-words": words}
+    writer.body.append(writer.starttag(node, "div", CLASS="error-entry", **told))
+
+
+def close_entry(writer, node):
+    """Write the end of an entry."""
+    writer.body.append("</div>\n")
+
+
+class Part(SphinxDirective):
+    """A part of the list, with what all of them look up."""
+
+    @property
+    def page(self):
+        """The page that is read."""
+        return Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
+
+    @property
+    def cells(self):
+        """The cells of each entry, those of each module, and those of neither."""
+        known = self.env.temp_data
+        if "error_index" not in known:
+            known["error_index"] = sorted_out(self.page.docs)
+        return known["error_index"]
+
+
+class ErrorIndex(Part):
+    """The list, made again when it would say something else."""
+
+    def run(self):
+        """Return the sections of the list."""
+        table = table_of(self.page.docs)
+        self.env.note_dependency(str(table))
+        self.env.metadata[self.env.docname]["errors"] = text(self.page)
+        for each in self.cells[2]:
+            told = f"{each.kind} {each.phrase}: no entry in errors.toml fits it"
+            log.warning(told, location=(each.page.name, each.line), type="errors")
+        lines = []
+        for group, title in GROUPS.items():
+            lines.append(f"(errors-{group})=\n\n## {title}")
+            names = [each.name for each in entries(table) if each.group == group]
+            lines += [f"```{{error-entry}} {name}\n```" for name in names]
+        lines.append(f"(errors-own)=\n\n## {OWN}\n\n```{{error-own}}\n```")
+        shown = "\n\n".join(lines)
+        return self.parse_text_to_nodes(shown, allow_section_headings=True)
+
+
+class ErrorEntryDirective(Part):
+    """An entry."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Return it, so that links may lead to it."""
+        (name,) = self.arguments
+        table = entries(table_of(self.page.docs))
+        entry = next(each for each in table if each.name == name)
+        node = ErrorEntry(words=list(entry.patterns))
+        node["names"].append(f"error-{entry.name}")
+        self.state.document.note_explicit_target(node)
+        said = text_of(entry, self.cells[0][name], self.page)
+        node.extend(self.parse_text_to_nodes(said))
+        return [node]
+
+
+class ErrorOwn(Part):
+    """The errors of the book's modules, folded."""
+
+    def run(self):
+        """Return them by module."""
+        count = sum(map(len, self.cells[1].values()))
+        start = f'<details class="own-errors"><summary>{count} errors'
+        found = [html(f"{start} that say themselves what to pass</summary>")]
+        for module, cells in self.cells[1].items():
+            found.append(nodes.rubric("", module))
+            for each in cells:
+                told = len(each.phrase) >= ENOUGH
+                node = ErrorEntry(words=[constant(each.phrase)] * told)
+                node["classes"].append("own")
+                node.extend(self.parse_text_to_nodes(text_of_own(each, self.page)))
+                found.append(node)
+        return [*found, html("</details>")]
+
+
+def html(text):
+    """Return a node with text of HTML."""
+    return nodes.raw("", text, format="html")
+
+
+def outdated(app, env, added, changed, removed):
+    """Handle `env-get-outdated`: read the list again if its text has changed."""
+    if not added | changed | removed:
+        return []
+    docs = Path(app.srcdir)
+    kept = {n: of["errors"] for n, of in env.metadata.items() if "errors" in of}
+    pages = {n: Page(Path(env.doc2path(n)), docs) for n in {*kept} & env.found_docs}
+    return [name for name, page in pages.items() if kept[name] != text(page)]
+
+
+def add_script(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: load the script and the style where the list is."""
+    if app.env.metadata.get(pagename, {}).get("errors"):
+        app.add_js_file("errors.js", loading_method="defer")
+        app.add_css_file("errors.css")
+
+
+# ------------------------------------------------------------------ in all other pages
+
+
+def is_code(node) -> bool:
+    """Tell whether a node is a code cell of MyST-NB."""
+    return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
+
+
+def cells_in(doctree, page):
+    """Yield each node of a cell that expects an error, and what it expects."""
+    waiting = raised(page)
+    for node in doctree.findall(is_code) if waiting else ():
+        source = next((n.astext() for n in node.findall(nodes.literal_block)), "")
+        for each in waiting:
+            if each.source.strip() == source.strip():
+                waiting.remove(each)
+                yield node, each
+                break
+
+
+def is_error(node) -> bool:
+    """Tell whether a node is the box of an error: see `cells.box`."""
+    return isinstance(node, nodes.container) and "raised" in node["classes"]
+
+
+class Targets(SphinxTransform):
+    """Name each cell that raises after what it expects, for links to lead to it."""
+
+    default_priority = 400  # before Sphinx collects what links may lead to
+
+    def apply(self):
+        """Name the cells of this page."""
+        page = Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
+        for node, each in cells_in(self.document, page):
+            node["ids"].append(each.anchor)  # no label: other pages have the same
+
+
+def compare(app, doctree):
+    """Handle `doctree-read`: see whether each message fits the entry of its cell."""
+    name, docs = app.env.docname, Path(app.srcdir)
+    if not table_of(docs).exists():
+        return
+    page = Page(Path(app.env.doc2path(name)), docs)
+    table = entries(table_of(docs))
+    slugs = app.env.metadata[name].setdefault("myst_slugs", {})
+    for node, each in cells_in(doctree, page):
+        slugs[each.anchor] = each.line, each.anchor, each.title
+        wanted = {entry.name for entry in entries_of(each.kind, each.phrase, table)}
+        for box in node.findall(is_error):
+            message = box[-1].astext()
+            got = {entry.name for entry in matches(message, table)}
+            if wanted and got != wanted:
+                told = f"fits {sorted(got)} in errors.toml, not {sorted(wanted)}"
+                log.warning(told, location=(name, each.line), type="errors")
+
+
+def setup(app):
+    """Register the directive, its node, the transform and the handlers."""
+    app.add_node(ErrorEntry, html=(open_entry, close_entry))
+    app.add_directive("error-index", ErrorIndex)
+    app.add_directive("error-entry", ErrorEntryDirective)
+    app.add_directive("error-own", ErrorOwn)
+    app.add_transform(Targets)
+    app.connect("env-get-outdated", outdated)
+    app.connect("doctree-read", compare, priority=450)  # after `cells` has judged
+    app.connect("html-page-context", add_script)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

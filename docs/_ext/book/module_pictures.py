@@ -1,0 +1,242 @@
+"""The page of a module shows what a cell of the page that teaches it gave.
+
+`reference/data/modules.toml` names that cell for each module: its page, how its `fold`
+or a line of its code begins, and what is to be seen. So the picture is the one that the
+program made last. The build fails where the cell is gone, or gives nothing to see; a
+module's page is written again when the other is read again.
+"""
+
+import json
+import re
+import tomllib
+from dataclasses import replace
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from book.cells import failed, is_code
+from book.guards import tidy
+from book.page import Block, Page, parts
+
+log = logging.getLogger(__name__)
+DECLARED = "reference/data/modules.toml"
+PLACE = """\
+```{{module-picture}} {page}
+:cell: {cell}
+
+{shows}
+```"""
+REPR = re.compile(r"<.*>\Z", re.S)  # of what has no text of its own
+
+
+def declared(docs, name) -> str:
+    """Return the place of a module's picture in MyST, or nothing if it has none."""
+    file = docs / DECLARED
+    found = tomllib.loads(file.read_text()) if file.exists() else {}
+    if name not in found:
+        return ""
+    quoted = json.dumps(found[name]["cell"], ensure_ascii=False)  # as YAML reads it
+    return PLACE.format(**found[name] | {"cell": quoted})
+
+
+# ------------------------------------------------------------------------ the cell
+
+
+def cell_of(doctree, start):
+    """Return the cell of a page whose fold, or a line of whose code, begins so.
+
+    Raises:
+        ValueError: when there is none, or more than one.
+    """
+    cells = doctree.findall(is_code)
+    found = [each for each in cells if any(n.startswith(start) for n in lines(each))]
+    if len(found) != 1:
+        many = "several cells have" if found else "no cell has"
+        raise ValueError(f"{many} a line that begins with {start!r}")
+    return found[0]
+
+
+def lines(cell) -> list[str]:
+    """Return the words that stand for a cell when it is folded, and its lines."""
+    code = next(cell.findall(nodes.literal_block), None)
+    own = code.astext().splitlines() if code else []
+    return [cell.get("prompt_show", ""), *(line.strip() for line in own)]
+
+
+def outputs(cell) -> list:
+    """Return what a cell gave: pictures and tables, or else all that it printed.
+
+    Raises:
+        ValueError: when it gave nothing to see.
+    """
+    given = [
+        node
+        for node in cell.findall(nodes.container)
+        if node.get("nb_element") == "cell_code_output"
+    ]
+    found = [each for node in given for each in node]
+    rich = [each for each in found if each.get("nb_element") == "mime_bundle"]
+    if not (rich or found):
+        raise ValueError("that cell gives nothing to see")
+    return rich or found
+
+
+def in_words(cell) -> str:
+    """Return what a cell gave as text, or nothing where it has no text."""
+    told = [alt(cell)] if alt(cell) else [text(each) for each in outputs(cell)]
+    return tidy("\n\n".join(filter(None, told)))
+
+
+def alt(cell) -> str:
+    """Return the text alternative that a plot has."""
+    about = cell.get("cell_metadata", {}).get("mystnb", {})
+    return " ".join(about.get("image", {}).get("alt", "").split())
+
+
+def text(output) -> str:
+    """Return an output in its plain form."""
+    if output.get("nb_element") == "mime_bundle":
+        plain = [each for each in output if each["mime_type"] == "text/plain"]
+        found = "".join(each.astext() for each in plain)
+        return "" if REPR.match(found) else found
+    kinds = nodes.paragraph | nodes.literal_block
+    blocks = output.findall(lambda node: isinstance(node, kinds))
+    return "\n".join(each.astext() for each in blocks)
+
+
+# ------------------------------------------------------------------------ the place
+
+
+class Place(nodes.General, nodes.Element):
+    """The place of a picture, with what it shows in words."""
+
+
+class ModulePicture(SphinxDirective):
+    """A place for the picture."""
+
+    required_arguments = 1
+    option_spec = {"cell": directives.unchanged_required}  # noqa: RUF012
+    has_content = True
+
+    def run(self):
+        """Return the place."""
+        choice = self.arguments[0], self.options["cell"]
+        self.env.metadata[self.env.docname]["picture"] = choice
+        place = Place("", *self.parse_content_to_nodes(), choice=choice)
+        self.set_source_info(place)
+        return [place]
+
+
+class Fill(SphinxPostTransform):
+    """Put the picture into its place, before MyST-NB chooses the form of outputs."""
+
+    default_priority = 1
+
+    def run(self):
+        """Show what the cell gave, and a link to it below what it shows."""
+        for place in list(self.document.findall(Place)):
+            page, start = place["choice"]
+            caption = [*place.children]
+            try:
+                cell = cell_of(self.env.get_doctree(page), start)
+                given = [each.deepcopy() for each in outputs(cell)]
+            except (OSError, ValueError):  # `look` has said why
+                place.replace_self(caption)
+                continue
+            caption[0] += [nodes.Text(" From "), self.link(page, cell), nodes.Text(".")]
+            shown = nodes.container("", *given, classes=["cell_output"])
+            frame = nodes.container("", shown, classes=["cell"])
+            for each in caption:
+                each["classes"].append("caption")
+            classes = ["module-picture"]
+            place.replace_self(nodes.container("", frame, *caption, classes=classes))
+
+    def link(self, page, cell):
+        """Return a link to the cell on its page."""
+        here = self.env.docname
+        to = self.app.builder.get_relative_uri(here, page)
+        anchor = next((each for each in cell["ids"] if each.startswith("cell-")), "")
+        uri = f"{to}#{anchor}" if anchor else to
+        title = self.env.titles[page].astext()
+        return nodes.reference("", "", nodes.Text(title), refuri=uri, internal=True)
+
+
+# ------------------------------------------------------------------------ the build
+
+
+def chosen(env) -> dict[str, tuple[str, str]]:
+    """Return the pages of modules, and the page and the start of each one's cell."""
+    return {n: of["picture"] for n, of in env.metadata.items() if "picture" in of}
+
+
+def read_with(app, env, names):
+    """Handle `env-before-read-docs`: read a module's page again with the other one."""
+    more = {name for name, (page, _) in chosen(env).items() if page in names}
+    names[:] = sorted({*names, *more} & env.found_docs)
+    env.pictures_read = {*names}
+
+
+def look(app, env):
+    """Handle `env-updated`: say where there is nothing to show; keep the rest as text.
+
+    What failed is read again by the next build, as in `cells`.
+    """
+    env.pictures_told = getattr(env, "pictures_told", {})
+    for name in sorted(env.pictures_read & chosen(env).keys()):
+        page, start = chosen(env)[name]
+        try:
+            env.pictures_told[name] = in_words(cell_of(tree(env, page), start))
+        except ValueError as error:
+            env.pictures_told.pop(name, None)
+            failed(env).add(name)
+            told = f"its picture of {page}, by {DECLARED}: {error}"
+            log.warning(told, location=name, type="modules", subtype="picture")
+
+
+def tree(env, page):
+    """Return a page as it was read.
+
+    Raises:
+        ValueError: when there is no such page.
+    """
+    if page not in env.found_docs:
+        raise ValueError("there is no such page")
+    return env.get_doctree(page)
+
+
+def with_words(page, env) -> Page:
+    """Return the page of a module as it is read as Markdown: its picture as text."""
+    name, told = page.name, env.metadata.get(page.name, {})
+    if "picture" not in told:
+        return page
+    words = getattr(env, "pictures_told", {}).get(name, "")
+    marks = "````" if "```" in words else "```"
+    fence = f"\n\n{marks}text\n{words}\n{marks}" if words else ""
+    _, text = told["modules"]
+    page = replace(page, source=placed(page.text, "module-page", lambda _: text))
+    shown = placed(page.text, "module-picture", lambda part: f"{part.content}{fence}")
+    return replace(page, source=shown)
+
+
+def placed(source, name, told) -> str:
+    """Return MyST with `told(block)` in the place of each directive of a name."""
+    found = []
+    for each in parts(source):
+        own = each.source if isinstance(each, Block) else each
+        is_it = isinstance(each, Block) and each.name == name
+        found.append(told(each) if is_it else own)
+    return "\n".join(found)
+
+
+def setup(app):
+    """Register the directive, the transform and the handlers."""
+    app.setup_extension("book.cells")  # it keeps the names of the pages that failed
+    app.add_node(Place)
+    app.add_directive("module-picture", ModulePicture)
+    app.add_post_transform(Fill)
+    app.connect("env-before-read-docs", read_with)
+    app.connect("env-updated", look)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,64 @@
+"""Count what a page proves: for the front page, and to compare editions."""
+
+import ast
+import re
+
+from book import guards
+
+LITERALS = ast.Dict, ast.List, ast.Set, ast.Tuple
+TYPE = re.compile(r"\w+\[[^\]\s]*\]")
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+WORD = re.compile(r"[^\W\d_][\w'\u2019-]*")
+
+
+def facts(cell) -> int:
+    """Count what a cell states that would fail the build if it were not so.
+
+    That is each comparison of an assertion, or each element of a tuple, list or dict
+    that it compares; each `require` and `assert_...`; each number or type of an
+    expected line, or one for a line of words; each error that must come.
+    """
+    _, tree = guards.parsed(cell.source)
+    found = sum(comparisons(claim) for claim in guards.claims(tree))
+    found += len(scaffolds(tree)) + ("raises" in cell.options)
+    return found + sum(map(tokens, cell.options.get("expect", "").splitlines()))
+
+
+def comparisons(claim) -> int:
+    """Count the comparisons of an assertion; one without any is one."""
+    if not isinstance(claim, ast.Assert):
+        return 1
+    nodes = [n for n in ast.walk(claim.test) if isinstance(n, ast.Compare)]
+    return sum(map(compared, nodes)) or 1
+
+
+def compared(node) -> int:
+    """Count what a comparison compares."""
+    sides = [node.left, *node.comparators]
+    count = 0
+    for n, how in enumerate(node.ops):
+        sizes = [size(side) for side in sides[n : n + 2] if isinstance(side, LITERALS)]
+        count += max([1, *sizes]) if isinstance(how, ast.Eq) else 1
+    return count
+
+
+def size(literal) -> int:
+    """Count the elements of a tuple, a list, a set or a dict."""
+    return len(literal.keys if isinstance(literal, ast.Dict) else literal.elts)
+
+
+def scaffolds(tree) -> list[ast.Try]:
+    """List the `try` whose `else` raises an AssertionError."""
+    tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try))
+    return [
+        n
+        for n in tries
+        if any("raise AssertionError" in ast.unparse(e) for e in n.orelse)
+    ]
+
+
+def tokens(line) -> int:
+    """Count the types and the numbers of an expected line; words alone are one."""
+    line = line.replace("...", " ")
+    rest, types = TYPE.subn(" ", line)
+    return types + len(NUMBER.findall(rest)) or bool(WORD.search(line))

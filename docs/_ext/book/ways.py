@@ -1,0 +1,326 @@
+"""The directives `part-map` and `ways`: the book at one look, from its contents.
+
+`part-map` draws the parts, and which leads to which. Each line names a part, the part
+that it builds on, and what it answers; a part without an arrow is for looking up:
+
+    Arrays < Start: Which device holds what?
+
+`ways` lists pages to read in this order. A block has its title, its pages, for each
+perhaps what one does there, and what one can do at the end:
+
+    Sharding in an evening
+    - start/eight-devices: make a laptop pose as eight devices
+    At its end you predict how results are split.
+
+Titles, numbers of pages and minutes are those of the pages, as their heads state them.
+A part that is missing, an arrow that no link on a page supports, and a page without
+minutes on a way are errors.
+"""
+
+import re
+from functools import cached_property
+from html import escape
+from itertools import count
+from pathlib import Path
+from posixpath import normpath, relpath
+
+from docutils import nodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from book import contents
+
+log = logging.getLogger(__name__)
+HEAD = re.compile(r"^\*Before this page:.*?\*$", re.M | re.S)
+MINUTES = re.compile(r"\bAbout\s+(\d+)\s+minutes\b")
+TITLE = re.compile(r"^# (.+)$", re.M)
+LINK = re.compile(r"\]\(([^)\s:#]+)\.md[)#]")
+PART = re.compile(r"(?P<name>[^<:]+?)(?: < (?P<after>[^:]+))?: (?P<asks>.+)")
+
+
+class Book:
+    """What the heads of all pages say.
+
+    Attributes:
+        parts: the name of a part -> its pages, in their order.
+        pages: the name of a page -> the page.
+    """
+
+    def __init__(self, docs):
+        """Read the contents."""
+        self.parts = dict(contents.parts(docs))
+        self.pages = {page.name: page for own in self.parts.values() for page in own}
+
+    def title(self, name) -> str:
+        """Return the title of a page, in Markdown."""
+        return TITLE.search(self.pages[name].text)[1]
+
+    @cached_property
+    def minutes(self) -> dict[str, int]:
+        """The minutes of each page that states them."""
+        heads = {name: HEAD.search(page.text) for name, page in self.pages.items()}
+        told = {name: MINUTES.search(head[0]) for name, head in heads.items() if head}
+        return {name: int(found[1]) for name, found in told.items() if found}
+
+    def leads(self, start, end) -> bool:
+        """Tell whether a page of the part `end` has a link to one of `start`."""
+        goals = {page.name for page in self.parts[start]}
+        return any(goals & links(page) for page in self.parts[end])
+
+    def size(self, part) -> str:
+        """Return how long a part is, in words: without time where few pages tell it."""
+        own = [page.name for page in self.parts[part]]
+        told = [self.minutes[name] for name in own if name in self.minutes]
+        words = f"{len(own)} page{'s' * (len(own) > 1)}"
+        if 2 * len(told) < len(own):
+            return words
+        more = "over " * (len(told) < len(own))
+        return f"{words}, {more}{time(sum(told))}"
+
+
+def links(page) -> set[str]:
+    """Return the names of the pages to which a page has links."""
+    folder = Path(page.name).parent.as_posix()
+    return {normpath(f"{folder}/{goal}") for goal in LINK.findall(page.text)}
+
+
+def time(minutes) -> str:
+    """Return minutes in words: `1 h 20 min`."""
+    hours, rest = divmod(minutes, 60)
+    return " ".join([f"{hours} h"] * bool(hours) + [f"{rest} min"] * bool(rest))
+
+
+def coded(text) -> str:
+    """Return a line of Markdown as HTML; of its marks it may have those of code."""
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
+
+
+# ------------------------------------------------------------------------- the map
+
+
+def drawn(content, book) -> list[dict]:
+    """Return the parts of a map, each with its place: its column and its row, from 1.
+
+    Raises ValueError for a part that is not in the contents, or lacks its line, and for
+    an arrow that no page supports.
+    """
+    found = [PART.fullmatch(line) for line in content.splitlines()]
+    if None in found:
+        line = content.splitlines()[found.index(None)]
+        raise ValueError(f"no part in {line!r}: write `PART < PART BEFORE: QUESTION`")
+    parts = [match.groupdict() for match in found]
+    if [part["name"] for part in parts] != list(book.parts):
+        raise ValueError(
+            f"the map needs these parts, in order: {', '.join(book.parts)}"
+        )
+    used, places = set(), {}
+    for part in parts:
+        before = part["after"]
+        if before and (before not in places or not book.leads(before, part["name"])):
+            raise ValueError(
+                f"no arrow from {before} to {part['name']}: no page has that link"
+            )
+        part["alone"] = loose(part, parts)
+        column, first = places.get(before, (0, 1))
+        if part["alone"]:  # a row of its own below the others
+            first = max(row for _, row in used) + 1
+        row = next(n for n in count(first) if (column + 1, n) not in used)
+        places[part["name"]] = column + 1, row
+        used.add((column + 1, row))
+        part |= {"column": column + 1, "row": row, "start": first}
+    return parts
+
+
+def loose(part, parts) -> bool:
+    """Tell whether a part has no arrow."""
+    return not part["after"] and all(each["after"] != part["name"] for each in parts)
+
+
+def map_html(content, book, url) -> str:
+    """Return the map as HTML: boxes and arrows in a grid, which a phone stacks."""
+    parts = drawn(content, book)
+    wide = max(part["column"] for part in parts)
+    columns = " 2.25rem ".join(
+        ["minmax(0, 1fr)"] * wide
+    )  # boxes, and between them gaps
+    boxes = [box(part, book, url) for part in in_depth(parts)]
+    arrows = [arrow(part) for part in parts if part["after"]]
+    return (
+        f'<div class="part-map"><div style="--columns: {columns}">'
+        f"{''.join(boxes)}{''.join(arrows)}</div></div>"
+    )
+
+
+def in_depth(parts, after=None) -> list[dict]:
+    """Return the parts so that each stands below the one that leads to it."""
+    found = []
+    for part in parts:
+        if part["after"] == after:
+            found += [part, *in_depth(parts, part["name"])]
+    return found
+
+
+def box(part, book, url) -> str:
+    """Draw a part: its name, what it answers, and its pages, which open."""
+    name, own = part["name"], [page.name for page in book.parts[part["name"]]]
+    after = f'<span class="after">after {part["after"]}</span>' if part["after"] else ""
+    pages = "".join(f"<li>{linked(page, book, url)}</li>" for page in own)
+    column, row = part["column"], part["row"]
+    place = f"--depth: {column - 1}; --column: {2 * column - 1}; --row: {row}"
+    return (
+        f'<div class="part{" alone" * part["alone"]}" style="{place}">'
+        f'<p class="name"><a class="reference internal" href="{url(own[0])}">{name}'
+        f"</a> {after}</p><p>{coded(part['asks'])}</p>"
+        f"<details><summary>{book.size(name)}</summary><ul>{pages}</ul></details></div>"
+    )
+
+
+def linked(page, book, url) -> str:
+    """Return a link to a page, with its title."""
+    title = coded(book.title(page))
+    return f'<a class="reference internal" href="{url(page)}">{title}</a>'
+
+
+def arrow(part) -> str:
+    """Draw the way to a part, in the gap before its column, from the row of another."""
+    gap, row, start = 2 * part["column"] - 2, part["row"], part["start"]
+    place = f"grid-column: {gap}; grid-row:"
+    if row == start:
+        return f'<i class="on" style="{place} {row}"></i>'
+    way = f'<i class="down" style="{place} {start} / {row}"></i>'
+    return f'{way}<i class="turn" style="{place} {row}"></i>'
+
+
+def map_text(content, book, page) -> str:
+    """Return the map as a list in Markdown."""
+    lines = []
+    for part in drawn(content, book):
+        first = relpath(f"{book.parts[part['name']][0].name}.md", f"{page.name}/..")
+        beside = [f"after {part['after']}"] * bool(part["after"])
+        told = "; ".join([*beside, book.size(part["name"])])
+        lines.append(f"- **[{part['name']}]({first})** ({told}): {part['asks']}")
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------ the ways
+
+
+def ways(content, book) -> list[dict]:
+    """Return each way: its title, its pages with what is done there, its end, its time.
+
+    Raises ValueError for a page that is not in the contents, or tells no minutes.
+    """
+    found = []
+    for text in re.split(r"\n\s*\n", content.strip()):
+        title, *lines = text.splitlines()
+        steps = [line[2:].partition(": ") for line in lines if line.startswith("- ")]
+        for page, *_ in steps:
+            if page not in book.minutes:
+                raise ValueError(f"{page} is no page whose head tells its minutes")
+        found.append(
+            {
+                "title": title,
+                "steps": [(page, does) for page, _, does in steps],
+                "end": " ".join(line for line in lines if not line.startswith("- ")),
+                "time": time(sum(book.minutes[page] for page, *_ in steps)),
+            }
+        )
+    return found
+
+
+def ways_html(content, book, url) -> str:
+    """Return ways side by side as HTML."""
+    told = []
+    for way in ways(content, book):
+        steps = "".join(
+            f"<li>{linked(page, book, url)} <small>{book.minutes[page]} min</small>"
+            f"{f'<br>{coded(does)}' if does else ''}</li>"
+            for page, does in way["steps"]
+        )
+        end = f"<p>{coded(way['end'])}</p>" if way["end"] else ""
+        told.append(
+            f'<div class="way"><p class="name">{coded(way["title"])} '
+            f"<small>{way['time']}</small></p><ol>{steps}</ol>{end}</div>"
+        )
+    return f'<div class="ways">{"".join(told)}</div>'
+
+
+def ways_text(content, book, page) -> str:
+    """Return ways as lists in Markdown."""
+    told = []
+    for way in ways(content, book):
+        told += [f"**{way['title']}** ({way['time']})", ""]
+        for step, does in way["steps"]:
+            link = f"[{book.title(step)}]({relpath(f'{step}.md', f'{page.name}/..')})"
+            more = f": {does}" if does else ""
+            told.append(f"- {link}, {book.minutes[step]} min{more}")
+        told += ["", way["end"], ""] if way["end"] else [""]
+    return "\n".join(told).rstrip()
+
+
+# --------------------------------------------------------------------- directives
+
+
+HTML = {"part-map": map_html, "ways": ways_html}
+TEXT = {"part-map": map_text, "ways": ways_text}
+
+
+def text(part, page) -> str:
+    """Return what a directive on a page stands for, in Markdown."""
+    return TEXT[part.name](part.content, Book(page.docs), page)
+
+
+class WayPlace(nodes.General, nodes.Element):
+    """The place of what a directive stands for."""
+
+
+class Told(SphinxDirective):
+    """A place that is filled when all pages have been read."""
+
+    has_content = True
+
+    def run(self):
+        """Return the place."""
+        self.env.metadata[self.env.docname]["has_ways"] = True
+        place = WayPlace(kind=self.name, content="\n".join(self.content))
+        self.set_source_info(place)
+        return [place]
+
+
+def changed(app, env):
+    """Handle `env-updated`: write these pages again if another page's head changed."""
+    places = [name for name, told in env.metadata.items() if "has_ways" in told]
+    if not places:
+        return []
+    book = Book(Path(app.srcdir))
+    told = [(name, book.title(name), book.minutes.get(name)) for name in book.pages]
+    told = [told, [(name, book.size(name)) for name in book.parts]]
+    if told == getattr(env, "ways", None):
+        return []
+    env.ways = told
+    return places
+
+
+def fill(app, doctree, name):
+    """Handle `doctree-resolved`: put it in its place."""
+    for place in list(doctree.findall(WayPlace)):
+        try:
+            made = HTML[place["kind"]](
+                place["content"],
+                Book(Path(app.srcdir)),
+                lambda page: app.builder.get_relative_uri(name, page),
+            )
+        except ValueError as error:
+            log.warning("%s", error, location=place, type="ways")
+            made = ""
+        place.replace_self(nodes.raw("", made, format="html"))
+
+
+def setup(app):
+    """Register the directives."""
+    for name in HTML:
+        app.add_directive(name, Told)
+    app.add_node(WayPlace)
+    app.connect("env-updated", changed)
+    app.connect("doctree-resolved", fill)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,388 @@
+"""Which device holds what? JAX's answers to a mesh, a shape and a spec: specs.csv.
+
+What is asked stands here: meshes, shapes, the code that a reader copies, and the
+exercises of the kind `judge.sharding(answer, PICTURE, SHAPE)`, whose spec is chosen.
+tools/specs.py runs that code and keeps what came.
+"""
+
+import itertools
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from book.facts import facts
+from book.page import Page
+from explorers import keyed
+
+DOCS = Path(__file__).parents[1]
+KEPT = DOCS / "arrays/data/specs.csv"
+MESHES = {
+    "8": '(8,), ("x",)',
+    "2x4": '(2, 4), ("x", "y")',
+    "4x2": '(4, 2), ("x", "y")',
+    "2x2x2": '(2, 2, 2), ("x", "y", "z")',
+}
+SHAPES = ["64", "16,32", "12,20", "8,16,4"]
+CODE = """\
+import jax
+import jax.numpy as jnp
+
+jax.config.update("jax_num_cpu_devices", 8)
+jax.set_mesh(jax.make_mesh({mesh}))
+a = jnp.zeros({shape}, out_sharding={spec})
+print(jax.typeof(a))"""
+JUDGED = re.compile(r'^judge\.sharding\(answer, "([^"]+)", \(([\d, ]+)\)\)$', re.M)
+EVEN = {
+    "2x4": MESHES["2x4"],
+    "2x2": '(2, 2), ("x", "y")',
+    "2x2-even": '(2, 2), ("x", "y"), devices=jax.devices()[::2]',
+}
+EXERCISES = {  # the page, and the meshes that a reader can choose
+    "interleaved-columns": ("arrays/meshes", {"2x4": '(2, 4), ("a", "b")'}),
+    "eight-columns": ("arrays/pictures", {"8": MESHES["8"]}),
+    "two-by-four": ("arrays/pictures", {n: MESHES[n] for n in ("8", "4x2", "2x4")}),
+    "transposed-blocks": ("arrays/pictures", {"2x4": MESHES["2x4"]}),
+    "half-the-devices": ("arrays/pictures", EVEN),
+    "mysterious": ("arrays/pictures", {n: MESHES[n] for n in ("2x4", "2x2x2")}),
+    "two-halves": ("start/judge", {"2x4": MESHES["2x4"]}),
+}
+WIDE = 300  # of a picture
+SHORT = {  # of what is said most often in a picture
+    "P": ')"><g><polygon points="0,0 ',
+    "A": '<polygon points="',
+    "B": '" fill="@"/>',
+    "C": '" font-size="12" fill="#0b0d10">#</text>',
+    "D": '" fill="none" stroke="currentColor"/></g>',
+    "E": '<rect x="0" y="0" width="',
+    "F": '<rect x="',
+    "G": '<text x="',
+    "H": '" y="',
+    "I": '" width="',
+    "J": '" height="',
+    "K": '" fill="#000" fill-opacity="0.1"/></g>',
+    "L": '" fill="#000" fill-opacity="0.2"/></g>',
+    "M": '<g transform="matrix(0.866 0.5 0 1 ',
+    "N": '<g transform="matrix(0.866 0.5 -0.866 0.5 ',
+    "O": '<g transform="matrix(0.866 -0.5 0 1 ',
+    "Q": '<rect width="',
+    "R": '" text-anchor="end">',
+}
+PIECE = re.compile(r"<text.*?</text>|<g>.*?</g>|<g .*?</g>.*?</g>")
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise: its meshes, and what its stub asks the judge for."""
+
+    meshes: dict[str, str]
+    target: str
+    shape: str
+
+
+@cache
+def exercise(name) -> Exercise:
+    """Return an exercise; its picture and its shape stand in the stub of its page."""
+    page, meshes = EXERCISES[name]
+    cells = Page(DOCS / f"{page}.md", DOCS).code
+    (stub,) = (cell for cell in cells if {"exercise", name} <= {*cell.tags})
+    target, shape = JUDGED.search(stub.source).groups()
+    return Exercise(meshes, target, shape.replace(" ", ""))
+
+
+def axes(mesh) -> str:
+    """Return the names of a mesh's axes, a letter each."""
+    return "".join(re.findall(r'"(\w)"', mesh))
+
+
+def choices(mesh, every=False) -> list[str]:
+    """Return what may stand for an array axis in a spec: `-`, `x`, `xy` and so on.
+
+    In the explorer only x and y make a pair; in an exercise `every` two axes do.
+    """
+    names = axes(mesh)
+    pairs = map("".join, itertools.permutations(names if every else names[:2], 2))
+    return ["-", *names, *pairs]
+
+
+def specs(mesh, shape, every=False) -> list[str]:
+    """Return all specs for an array of this shape: `xy,-`."""
+    ndim = shape.count(",") + 1
+    return list(map(",".join, itertools.product(choices(mesh, every), repeat=ndim)))
+
+
+def sizes(shape) -> tuple[int, ...]:
+    """Return the numbers of a shape that is kept as `16,32`."""
+    return tuple(map(int, shape.split(",")))
+
+
+def tuple_of(items) -> str:
+    """Write a tuple as Python does."""
+    items = [*items]
+    return f"({', '.join(items)}{',' * (len(items) == 1)})"
+
+
+def named(dim) -> str:
+    """Return the code of one entry of a spec."""
+    if dim == "-":
+        return "None"
+    return f'"{dim}"' if len(dim) == 1 else tuple_of([f'"{name}"' for name in dim])
+
+
+def spec(text) -> str:
+    """Return the code of a spec that is kept as `xy,-`."""
+    return f"jax.P({', '.join(map(named, text.split(',')))})"
+
+
+def code(mesh, shape, text) -> str:
+    """Return the code of a state."""
+    told = {"mesh": mesh, "shape": tuple_of(shape.split(",")), "spec": spec(text)}
+    return CODE.format(**told)
+
+
+@cache
+def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
+    """Return what is kept: (exercise or nothing, mesh, shape, spec) -> row."""
+    return keyed(KEPT, ("exercise", "mesh", "shape", "spec"))
+
+
+def questions() -> list[tuple[str, str, str, str]]:
+    """Return all that is asked, in the order in which it is kept."""
+    asked = [
+        ("", name, shape, text)
+        for (name, mesh), shape in itertools.product(MESHES.items(), SHAPES)
+        for text in specs(mesh, shape)
+    ]
+    for name, known in ((name, exercise(name)) for name in EXERCISES):
+        for mesh, made in known.meshes.items():
+            every = specs(made, known.shape, every=True)
+            asked += [(name, mesh, known.shape, text) for text in every]
+    return asked
+
+
+# ------------------------------------------------------------------- for the script
+
+
+class Table(list):
+    """Items, each once; `index_of` adds what is not there yet."""
+
+    def index_of(self, item) -> int:
+        """Return the place of an item."""
+        if item not in self:
+            self.append(item)
+        return self.index(item)
+
+
+class Pictures:
+    """Pictures whose forms are told once: a picture is its size, forms and devices."""
+
+    def __init__(self):
+        """Begin with none."""
+        self.forms, self.drawn = Table(), Table()
+
+    def of(self, row) -> int:
+        """Return the number of the picture of a row, whose mesh is in context."""
+        from examples.cubes import cube  # noqa: PLC0415
+        from examples.pictures import draw  # noqa: PLC0415  (JAX takes a second)
+        from examples.shardings import notation  # noqa: PLC0415
+
+        picture = draw(spec_of(row["spec"]), sizes(row["shape"]))
+        maps = picture.boxes.items()
+        boxes = {device: tuple(slice(*part) for part in box) for device, box in maps}
+        if notation(boxes) != row["holds"]:
+            raise ValueError(f"this is no picture of {row['holds']}: {picture.facts}")
+        return self.add(cube(picture) if picture.shape[2:] else picture)
+
+    def target(self, known) -> int:
+        """Return the number of the picture that an exercise asks for."""
+        from examples.pictures import draw  # noqa: PLC0415
+        from examples.shardings import parse  # noqa: PLC0415
+
+        size = sizes(known.shape)
+        return self.add(draw(parse(known.target, size), size))
+
+    def add(self, picture) -> int:
+        """Return the number of what `draw` returned."""
+        svg = picture.at(WIDE)
+        high, wide = (int(re.search(rf'{at}="(\d+)"', svg)[1]) for at in ("t", "h"))
+        parts = (f"{self.forms.index_of(form)}:{ids}" for form, ids in pieces(svg))
+        return self.drawn.index_of(" ".join([f"{wide}:{high}", *parts]))
+
+
+def pieces(svg) -> list[tuple[str, str]]:
+    """Cut a drawn picture into forms, and name the devices that they show, in order.
+
+    In a form `@` stands for a device's colour, `#` for its number, and a capital letter
+    for one of SHORT.
+    """
+    svg = re.sub(r"<title>.*?</title>|^<svg[^>]*>|</svg>$", "", svg)
+    svg = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]):.3g}", svg)
+    svg = re.sub(r'<rect[^>]*fill-opacity="0"/>', "", svg).replace(" >", ">")
+    return [form(piece) for piece in re.findall(PIECE, svg)]
+
+
+def form(piece) -> tuple[str, str]:
+    """Return a form, and the devices that were taken out of it."""
+    ids = []
+
+    def colour(found):
+        if found[1] not in facts().colours:
+            return found[0]
+        ids.append(str(facts().colours.index(found[1])))
+        return 'fill="@"'
+
+    def number(found):
+        return ">#<" if found[1] in ids else found[0]
+
+    piece = re.sub(r'fill="(#[0-9a-f]{6})"', colour, piece)
+    piece = re.sub(r">(\d)<", number, piece) if ids else piece
+    for letter, long in SHORT.items():
+        piece = piece.replace(long, letter)
+    return piece, "".join(ids)
+
+
+def nested(numbers, size, ndim) -> list:
+    """Return a list of answers to all specs as a list for each array axis."""
+    for _ in range(ndim - 1):
+        numbers = [*map(list, itertools.batched(numbers, size))]
+    return numbers
+
+
+def as_jax(text) -> str:
+    """Return a spec as JAX writes it."""
+    return f"P{tuple_of(map(named, text.split(',')))}".replace('"', "'")
+
+
+def spec_of(text):
+    """Return a spec that is kept as `xy,-`."""
+    from jax import P  # noqa: PLC0415  (it takes a second)
+
+    return P(*(None if dim == "-" else (*dim,) for dim in text.split(",")))
+
+
+class Answers:
+    """What was answered, each told once, and for each question a number."""
+
+    def __init__(self):
+        """Begin with none."""
+        self.pictures, self.words = Pictures(), Table()
+        self.states, self.verdicts = Table(), Table()
+
+    def say(self, words, text) -> int:
+        """Return the number of words about a spec, without the spec."""
+        return self.words.index_of(words.replace(as_jax(text), "{}"))
+
+    def state(self, row) -> int:
+        """Return the number of a type and what belongs to it, or of a refusal."""
+        if row["error"]:
+            return self.states.index_of(self.say(row["error"], row["spec"]))
+        told = [row["type"], int(row["bytes"]), int(row["copies"]), row["holds"]]
+        return self.states.index_of([*told, self.pictures.of(row)])
+
+    def verdict(self, row) -> int:
+        """Return the number of a picture, or -1, and of what the judge says."""
+        lines = (self.say(line, row["spec"]) for line in row["verdict"].splitlines())
+        picture = self.pictures.of(row) if row["holds"] else -1
+        return self.verdicts.index_of([picture, *lines])
+
+    def to(self, name, mesh, made, shape) -> list:
+        """Return the numbers of the answers to all specs, nested as in the array."""
+        import jax  # noqa: PLC0415
+
+        every, ask = bool(name), self.verdict if name else self.state
+        keys = ((name, mesh, shape, text) for text in specs(made, shape, every))
+        with jax.set_mesh(eval(f"jax.make_mesh({made})")):
+            found = [ask(rows()[key]) for key in keys]
+        return nested(found, len(choices(made, every)), shape.count(",") + 1)
+
+    def to_exercise(self, name) -> dict:
+        """Return what belongs to an exercise."""
+        known = exercise(name)
+        shape, meshes = known.shape, known.meshes.items()
+        return {
+            "shape": shape,
+            "target": self.pictures.target(known),
+            "meshes": known.meshes,
+            "choices": {mesh: choices(made, every=True) for mesh, made in meshes},
+            "verdicts": {
+                mesh: self.to(name, mesh, made, shape) for mesh, made in meshes
+            },
+        }
+
+
+def data() -> dict:
+    """Return all answers, each told once, and for each question their numbers."""
+    found, meshes = Answers(), MESHES.items()
+    states = {
+        mesh: {shape: found.to("", mesh, made, shape) for shape in SHAPES}
+        for mesh, made in meshes
+    }
+    exercises = {name: found.to_exercise(name) for name in EXERCISES}
+    made = [MESHES, *(each["meshes"] for each in exercises.values())]
+    every = itertools.chain(*(each.values() for each in made))
+    dims = dict.fromkeys(dim for mesh in every for dim in choices(mesh, every=True))
+    return {
+        "code": CODE,
+        "meshes": MESHES,
+        "choices": {mesh: choices(made) for mesh, made in meshes},
+        "shapes": {shape: tuple_of(shape.split(",")) for shape in SHAPES},
+        "names": {dim: named(dim) for dim in dims},
+        "states": states,
+        "exercises": exercises,
+        "answers": found.states,
+        "verdicts": found.verdicts,
+        "words": found.words,
+        "versions": versions(),
+        "colours": facts().colours,
+        "short": SHORT,
+        "forms": found.pictures.forms,
+        "pictures": found.pictures.drawn,
+    }
+
+
+def versions() -> str:
+    """Return what answered, in a line."""
+    row = next(iter(rows().values()))
+    return f"JAX {row['jax']}, {row['date']}"
+
+
+# ----------------------------------------------------------------- without a script
+
+
+def cell(mesh, shape, text) -> str:
+    """Return the bytes and copies that a mesh makes, or that it has no such axis."""
+    row = rows().get(("", mesh, shape, text))
+    if row is None:
+        return "-"
+    return "refused" if row["error"] else f"{row['bytes']} B x {row['copies']}"
+
+
+def line(shape, text, kind) -> list[str]:
+    """Return a line of a table: a spec, its type, and what each mesh makes of it."""
+    return [f"`{spec(text)}`", f"`{kind}`", *(cell(m, shape, text) for m in MESHES)]
+
+
+def table(shape) -> list[list[str]]:
+    """Return the specs that some mesh takes for an array of this shape."""
+    kept = [row for key, row in rows().items() if key[::2] == ("", shape)]
+    types = {row["spec"]: row["type"] for row in kept if row["type"]}
+    order = [text for text in specs(MESHES["2x2x2"], shape) if text in types]
+    head = ["spec", "type", *(f"mesh {mesh.replace('x', ' x ')}" for mesh in MESHES)]
+    return [head, *(line(shape, text, types[text]) for text in order)]
+
+
+def refused() -> list[list[str]]:
+    """Return one refusal of each kind."""
+    first = {row["error"].partition(":")[0]: row for row in reversed(rows().values())}
+    found = [["mesh", "shape", "spec", "error"]]
+    for row in (row for kind, row in first.items() if kind):
+        mesh, shape = f"`{MESHES[row['mesh']]}`", tuple_of(row["shape"].split(","))
+        found.append([mesh, shape, f"`{spec(row['spec'])}`", row["error"]])
+    return found
+
+
+def tables() -> dict[str, list[list[str]]]:
+    """Return the specs of each shape that some mesh takes, and examples of refusals."""
+    held = "bytes on a device x copies of each part (-: the mesh has no such axis)"
+    found = {f"Shape {tuple_of(s.split(','))}: {held}": table(s) for s in SHAPES}
+    return found | {"What JAX refuses, for example": refused()}

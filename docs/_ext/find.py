@@ -1,0 +1,227 @@
+"""The search: an index of all sections, which a page loads once somebody searches.
+
+Sphinx's own loads its index on every page, wants all words of a question, ranks nearly
+by the alphabet and shows menus as excerpts. Here each page, when it is read, leaves
+what its sections say, and the build writes all of it as one script, `find-index.js`: a
+page that is opened as a file may load scripts, and nothing else. `_static/find.js` asks
+it. What is folded away is no part of it (set-up, proofs, solutions, verdicts), nor are
+files that a page shows whole.
+
+MiniSearch 7.2.0 (MIT, as it was published, in `_static/vendor`) makes its index in the
+browser, in half a second, and serves for the words: BM25, a weight for each field,
+beginnings of words, misspelt ones. Its sum alone prefers sections that have many common
+words of a question; so `find.js` takes the share of the question that a section has, by
+weight, and adds for words that stand side by side. It also takes from an error what is
+its own: paths, shapes, addresses. Not tried: Pagefind, which wants `fetch` and
+WebAssembly; Lunr, without a release since 2020; FlexSearch, which weighs no rare words.
+"""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+from book.error_index import ErrorEntry  # lies beside
+from docutils import nodes
+from sphinx import addnodes
+
+INDEX = "find-index.js"
+LISTS = (
+    "reference/atlas",
+    "reference/api_index",
+    "reference/exercises",
+    "reference/modules",
+)  # come last
+ENTRIES = "reference/errors"  # one of them is enough
+ASIDE = (
+    ENTRIES,
+    "index",
+    "reference/porting",
+    "reference/sends",
+    "reference/tables",
+)  # after the rest, where somebody asks for a name
+UNUSED = "_static/language_data.js", "_static/searchtools.js", "searchindex.js"
+PROSE, CODE, OUTPUT = "prose", "code", "output"
+HIDDEN = {"tag_exercise", "tag_solution"}
+WHOLE = 60  # lines: more is a file
+DRAWN = re.compile(r"<(svg|style|script)\b.*?</\1>", re.S)
+ROW = re.compile(r"</(?:caption|div|p|pre|tr)>")
+TAG = re.compile(r"<[^>]*>")
+WORD = re.compile(r"[^\W\d]\w{2,}")
+
+
+def sections(doctree) -> list[list[str]]:
+    """Return the sections of a page, its head first: anchor, title, text, code.
+
+    Of the page of errors it is the entries, since each section shows many messages.
+    They have two more: the words of the message, and how long cause and cure are.
+    """
+    found = [*doctree.findall(apart)]
+    if entries := [node for node in found if isinstance(node, ErrorEntry)]:
+        found = [found[0], *entries]
+    return [
+        [
+            node["ids"][0],
+            node.next_node(apart(node)).astext(),
+            *words(node),
+            *fits(node),
+        ]
+        for node in found
+    ]
+
+
+def apart(node):
+    """Return where a section has its title, or None for what is no section.
+
+    An entry of the page of errors, to which links lead, is one, too: with a message.
+    """
+    if isinstance(node, nodes.section):
+        return nodes.title
+    entry = isinstance(node, ErrorEntry) and node["ids"]
+    return nodes.literal if entry else None
+
+
+def fits(node) -> list:
+    """Return by which words the search knows an entry, and where its links begin."""
+    if not isinstance(node, ErrorEntry):
+        return []
+    said = " ".join(part.astext() for part in node.children[:2])
+    return [node["words"], len(" ".join(said.split()))]
+
+
+def words(section) -> tuple[str, str]:
+    """Return what stands in a section, without its title and its own sections.
+
+    Its prose is whole. Of outputs there are the lines with a word that is nowhere else,
+    and of code, apart, such words alone: each is found, in a third of the size.
+    """
+    parts = [part for node in section for part in told(node)]
+    prose = " ".join(part for kind, part in parts if kind == PROSE)
+    text, code, known = [], [], {*WORD.findall(prose)}
+    for kind, part in parts:
+        for line in [part] if kind == PROSE else part.splitlines():
+            new = [word for word in WORD.findall(line) if word not in known]
+            known.update(new)
+            if kind == CODE:
+                code += dict.fromkeys(new)
+            elif new or kind == PROSE:
+                text.append(line)
+    return " ".join(" ".join(text).split()), " ".join(code)
+
+
+def told(node):
+    """Yield the kind and the words of all that is seen without opening anything."""
+    if isinstance(node, nodes.title) or apart(node):
+        return
+    if isinstance(node, nodes.TextElement | nodes.Text | nodes.raw):
+        if kind := kind_of(node):
+            html = isinstance(node, nodes.raw)
+            yield kind, plain(node.astext()) if html else node.astext()
+    elif not isinstance(node, nodes.Invisible | nodes.image):
+        for child in seen(node):
+            yield from told(child)
+
+
+def kind_of(node) -> str:
+    """Return the kind of a text, or nothing where it is not to be found."""
+    block = isinstance(node, nodes.literal_block | nodes.raw)
+    if block and "output" in node["classes"]:
+        return OUTPUT
+    if isinstance(node, nodes.literal_block):
+        return CODE if node.astext().count("\n") < WHOLE else ""
+    if isinstance(node, addnodes.desc_name):
+        return CODE
+    return "" if isinstance(node, nodes.raw) else PROSE
+
+
+def plain(html) -> str:
+    """Return the words of an output, without its drawings."""
+    return unescape(TAG.sub(" ", ROW.sub("\n", DRAWN.sub("", html))))
+
+
+def seen(node) -> list:
+    """List the children of a node that are to be found."""
+    if isinstance(node, addnodes.desc):
+        return [*node.findall(addnodes.desc_name)]
+    if node.get("nb_element") == "mime_bundle":
+        return node.children[:1]  # the one that the site shows
+    if node.get("nb_element") != "cell_code":
+        return node.children
+    if HIDDEN & {*node["classes"]}:
+        return []
+    if not {"check", "fold"} & {*node["classes"]}:
+        return node.children
+    outputs = [n for n in node if n.get("nb_element") == "cell_code_output"]
+    return [nodes.Text(node["prompt_show"]), *outputs]
+
+
+def found(env) -> dict[str, list]:
+    """Return the sections of all pages, by name."""
+    env.found_sections = getattr(env, "found_sections", {})
+    return env.found_sections
+
+
+def read(app, doctree):
+    """Handle `doctree-read`: keep the sections of a page."""
+    found(app.env)[app.env.docname] = sections(doctree)
+
+
+def merge(app, env, docnames, other):
+    """Handle `env-merge-info`: take over what a parallel reader found."""
+    theirs = found(other)
+    found(env).update({name: theirs[name] for name in docnames if name in theirs})
+
+
+def replace(app):
+    """Handle `builder-inited`: Sphinx writes neither its index nor its page."""
+    if app.builder.format == "html":
+        app.builder.search = False
+
+
+def page(app):
+    """Handle `html-collect-pages`: write the page of results."""
+    return [("search", {"title": "Search"}, "search.html")]
+
+
+def place(name) -> int:
+    """Return 2 for lists, which come last, 1 for what does so for a name, or 0."""
+    return 2 if name.startswith(LISTS) else int(name in ASIDE)
+
+
+def most(name) -> int:
+    """Return how many sections of a page may be among the results."""
+    return 1 if name == ENTRIES else 2
+
+
+def write(app, exception):
+    """Handle `build-finished`: write the index; remove what Sphinx's search left."""
+    if exception or app.builder.format != "html":
+        return
+    pages = {name: each for name, each in sorted(found(app.env).items()) if each}
+    listed = [
+        [
+            app.builder.get_target_uri(name),
+            each[0][1],
+            place(name),
+            most(name),
+        ]
+        for name, each in pages.items()
+    ]
+    every = [[n, *each] for n, page in enumerate(pages.values()) for each in page]
+    index = {"pages": listed, "sections": every}
+    text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
+    Path(app.outdir, INDEX).write_text(f"finder.data = {text};\n", encoding="utf-8")
+    for name in UNUSED:
+        Path(app.outdir, name).unlink(missing_ok=True)
+
+
+def setup(app):
+    """Register the handlers."""
+    app.add_js_file("find.js", loading_method="defer")
+    app.connect("builder-inited", replace)
+    app.connect("doctree-read", read, priority=900)  # after all that change a page
+    app.connect("env-purge-doc", lambda app, env, name: found(env).pop(name, None))
+    app.connect("env-merge-info", merge)
+    app.connect("html-collect-pages", page)
+    app.connect("build-finished", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 2}

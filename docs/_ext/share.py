@@ -1,0 +1,24 @@
+"""What a shared link shows: a title, a sentence and a picture of its own for each page.
+
+Where the site has an address, conf.py uses sphinxext-opengraph, which writes these into
+a page's head, and draws the picture. The sentence is the page's own description.
+"""
+
+from pathlib import Path
+
+from book.page import Page
+
+
+def describe(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: hand on the description that the page has."""
+    if doctree is not None:
+        page = Page(Path(app.env.doc2path(pagename)), Path(app.srcdir))
+        if page.description:
+            told = {"og:description": page.description}
+            context["meta"] = (context.get("meta") or {}) | told
+
+
+def setup(app):
+    """Register the handler."""
+    app.connect("html-page-context", describe, priority=400)  # before the library's
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,245 @@
+"""What a page costs a reader who comes for the first time, over a slow line."""
+
+import functools
+import gzip
+import re
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
+from posixpath import dirname, normpath
+
+import pytest
+from built_site import SITE, served
+from test_site import PAGES
+
+MOST, REQUESTS = 400 * 1024, 20  # bytes and requests of a page, images included
+EXPLORER = 150 * 1024  # bytes of an explorer's script and data
+HEAD = 300  # bytes before each file; a browser says fewer
+PAINT, TRIES = 2000, 8  # milliseconds; other work on the machine makes some tries late
+LINE = 1500  # milliseconds of these for the line alone, the rest is for the browser
+JOURNEYS = 3  # there and back: to connect, for the page, for its style sheet
+SLOW = {  # 1.6 Mbit/s, and 150 ms there and back
+    "offline": False,
+    "latency": 150,
+    "downloadThroughput": 1.6e6 / 8,
+    "uploadThroughput": 750e3 / 8,
+}
+TEXTS = {".css", ".html", ".js", ".json", ".svg"}
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 1e9"
+TOP = "place => place.getBoundingClientRect().top"
+UNNAMED = {".json", ".woff2"}  # editions, icons
+NEAR = 300  # px below the window, in which an explorer begins
+
+
+@functools.cache
+def packed(file):
+    """Return what the server sends of a file: texts as gzip."""
+    data = file.read_bytes()
+    return gzip.compress(data, 6) if file.suffix in TEXTS else data
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """A server as they are: with gzip, and many files in one connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+    def do_GET(self):
+        """Send a file."""
+        file = Path(self.translate_path(self.path))
+        if not file.is_file():
+            self.send_error(404)
+            return
+        data = packed(file)
+        self.send_response(200)
+        self.send_header("Content-Type", self.guess_type(file))
+        if file.suffix in TEXTS:
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class Named(HTMLParser):
+    """Gathers the files that a page names for itself."""
+
+    ATTRIBUTES = {  # noqa: RUF012
+        "embed": "src",
+        "iframe": "src",
+        "img": "src",
+        "link": "href",
+        "object": "data",
+        "script": "src",
+        "source": "src",
+    }
+    LOADED = {"icon", "modulepreload", "preload", "stylesheet"}  # noqa: RUF012
+
+    def __init__(self, page):
+        """Read a page of the site."""
+        super().__init__()
+        self.page, self.files = page, {page}
+        self.feed((SITE / page).read_text())
+
+    def handle_starttag(self, tag, attrs):
+        """Note a file that the tag loads."""
+        found = dict(attrs)
+        target = found.get(self.ATTRIBUTES.get(tag), "")
+        other = tag == "link" and not self.LOADED & {*found.get("rel", "").split()}
+        if target and not other and not re.match(r"data:|https?:|//", target):
+            path = re.split(r"[?#]", target)[0]
+            self.files.add(normpath(f"{dirname(self.page)}/{path}".lstrip("/")))
+
+
+@functools.cache
+def named(page):
+    """Return the files that a page names."""
+    return Named(page).files
+
+
+def weight(files):
+    """Return what a server sends of files of the site, in bytes."""
+    return sum(len(packed(SITE / file)) + HEAD for file in files)
+
+
+BY_WEIGHT = sorted(PAGES, key=lambda page: weight(named(page)))
+SEEN = "index.html", BY_WEIGHT[-1], BY_WEIGHT[len(BY_WEIGHT) // 2]
+
+
+class Meter:
+    """A window with an empty cache, and the files that it was sent."""
+
+    def __init__(self, context, address):
+        """Open an empty page."""
+        self.page, self.address = context.new_page(), address
+        self.cdp = context.new_cdp_session(self.page)
+        self.cdp.send("Network.enable")
+        self.cdp.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        self.names, self.bytes = {}, {}
+        self.cdp.on("Network.requestWillBeSent", self.ask)
+        self.cdp.on("Network.loadingFinished", self.get)
+
+    def ask(self, event):
+        """Note what the page asks for, but for what it has in itself."""
+        if event["request"]["url"].startswith(self.address):
+            name = event["request"]["url"].removeprefix(self.address)
+            self.names[event["requestId"]] = name.partition("?")[0]
+
+    def get(self, event):
+        """Note how much came."""
+        self.bytes[event["requestId"]] = event["encodedDataLength"]
+
+    def open(self, path):
+        """Load a page, and all that it asks for."""
+        self.page.goto(self.address + path, wait_until="networkidle")
+        return self.page
+
+
+@pytest.fixture(scope="module")
+def address():
+    """Serve the site with gzip."""
+    with served(Handler) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def meter(browser, address):
+    """Return a function that makes a `Meter`, in a window of its own."""
+    contexts = []
+
+    def make():
+        contexts.append(browser.new_context(viewport={"width": 1280, "height": 900}))
+        return Meter(contexts[-1], address)
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def visited(meter):
+    """Open three pages: the first, the heaviest, one between."""
+    found = {page: meter() for page in SEEN}
+    for page, each in found.items():
+        each.open(page)
+    return found
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "heaviest", "median"])
+def test_a_browser_loads_what_a_page_names_and_little_more(visited, place):
+    """What it loads beyond that is the font of the icons and the list of editions."""
+    page = SEEN[place]
+    loaded = visited[page].names.values()
+    assert named(page) <= {*loaded}
+    more = {*loaded} - named(page)
+    assert {Path(name).suffix for name in more if "explore" not in name} <= UNNAMED
+    assert len(loaded) <= REQUESTS
+    heaviest = weight(named(page)), sum(visited[page].bytes.values())
+    assert 0 < heaviest[0] <= heaviest[1] + HEAD * len(loaded) <= MOST
+
+
+def test_no_page_is_heavier_than_allowed(visited):
+    """By what their HTML names, and with each what any of three loaded beyond it."""
+    more = {n for page in SEEN for n in visited[page].names.values()}
+    more -= {name for page in SEEN for name in named(page)}
+    more = {name for name in more if "explore" not in name}  # seen below
+    assert any(name.endswith(".woff2") for name in more)
+    told = {page: named(page) | more for page in PAGES}
+    found = [
+        f"{page}: {len(files)} requests, {weight(files) // 1024} KiB"
+        for page, files in told.items()
+        if len(files) > REQUESTS or weight(files) > MOST
+    ]
+    assert found == []
+
+
+EXPLORERS = sorted(file.stem for file in (SITE / "_static/explorers").glob("*.js"))
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_an_explorer_is_light_and_loaded_when_it_is_reached(meter, name):
+    files = f"_static/explore_{name}.js", f"_static/explorers/{name}.js"
+    assert weight(files) <= EXPLORER
+    mark = f"explorer explorer-{name} "
+    (page, *_) = (page for page in PAGES if mark in (SITE / page).read_text())
+    window = meter()
+    window.page.set_viewport_size({"width": 1280, "height": 200})
+    screen = window.open(page)
+    place = screen.locator(f".explorer-{name}").first
+    is_near = place.evaluate(TOP) <= 200 + NEAR
+    assert is_near == bool({*files} & {*window.names.values()})
+    place.scroll_into_view_if_needed()
+    place.locator("form").wait_for()
+    assert {*files} <= {*window.names.values()}
+
+
+def test_the_line_leaves_time_to_paint_each_page():
+    """A page is painted when its HTML and its style sheets are there."""
+    rate = SLOW["downloadThroughput"] / 1000
+    late = {}
+    for page in PAGES:
+        files = [f for f in named(page) if f == page or f.endswith(".css")]
+        if (took := JOURNEYS * SLOW["latency"] + weight(files) / rate) > LINE:
+            late[page] = took
+    assert late == {}
+
+
+def test_each_icon_of_a_page_is_in_the_style_sheet():
+    """_ext/bundle.py leaves out those that no page has."""
+    icons = re.compile(r'<i class="fa\w?(?:-solid)? fa-([\w-]+)')
+    found = {
+        icon for page in PAGES for icon in icons.findall((SITE / page).read_text())
+    }
+    styles = (SITE / "_static/bundle.css").read_text()
+    assert "magnifying-glass" in found
+    assert [icon for icon in found if f".fa-{icon}" not in styles] == []
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "heaviest", "median"])
+def test_a_page_is_painted_within_two_seconds(meter, place):
+    window, times = meter(), []
+    window.cdp.send("Network.emulateNetworkConditions", SLOW)
+    while min(times, default=PAINT) >= PAINT and len(times) < TRIES:
+        times.append(window.open(SEEN[place]).evaluate(PAINTED))
+    assert min(times) < PAINT, times

@@ -1,0 +1,553 @@
+import functools
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from jax.sharding import AxisType
+from on_devices import assert_agreed, devices, noise
+
+from examples import accuracy
+from examples.accuracy import assess_blocks, norm1
+from examples.cholesky import cho_factor, cho_solve
+from examples.communication import measure
+from examples.definite import cho_solve_blocks
+from examples.inverse import lu_solve_blocks
+from examples.lu import lu_factor, lu_solve
+from examples.norm_estimate import Inverse
+
+N = 64
+KINDS = [AxisType.Explicit, AxisType.Auto]
+BLOCKS = jax.P("x", "y")
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def assess(a, b, x, solver, axes=("x", "y")):
+    return accuracy.assess(a, b, x, Inverse(solver), axes)
+
+
+def condition(a, solver):
+    return accuracy.condition(a, Inverse(solver))
+
+
+def dense(a):
+    """Return a solver that holds a whole: quick to compile."""
+    factors = jax.scipy.linalg.lu_factor(jax.reshard(a, jax.P()))
+    solve = jax.scipy.linalg.lu_solve
+    return functools.partial(solve, factors), functools.partial(solve, factors, trans=2)
+
+
+def by_lu(a):
+    factors = lu_factor(a)
+    return (
+        lambda b: lu_solve(factors, b),
+        lambda b: lu_solve(factors, b, trans=2),
+    )
+
+
+@jax.jit
+def densely(a, b):
+    """Solve, and say how well: [N, N], [N] or [N, K]."""
+    solver = dense(a)
+    x = solver[0](b)
+    return x, assess(a, b, x, solver), condition(a, solver)
+
+
+# -------------------------------------------------------------------- matrices
+
+
+def twins(n, near=1e-8):
+    """Two columns that are nearly equal."""
+    a = noise(n, n)
+    a[:, 1] = a[:, 0] + near * a[:, 1]
+    return a
+
+
+def graded(n):
+    return noise(n, n) * np.logspace(0, -12, n)
+
+
+ZOO = {
+    "noise": noise(N, N),
+    "complex noise": noise(N, N, dtype=np.complex128),
+    "twins": twins(N),
+    "graded": graded(N),
+    "Hilbert and more": scipy.linalg.hilbert(N) + 1e-9 * np.eye(N),
+    "growth": np.tril(-np.ones((N, N)), -1) + np.eye(N) + np.eye(N)[:, -1:] * 1.0,
+    "kernel": np.exp(-(np.subtract.outer(np.arange(N), np.arange(N)) ** 2) / 40)
+    + 1e-6 * np.eye(N),
+    "Toeplitz": scipy.linalg.toeplitz(0.9 ** np.arange(N)),
+    "upper triangle": np.triu(np.full((N, N), -0.5), 1) + np.eye(N),
+    "orthogonal": np.linalg.qr(noise(N, N))[0],
+    "identity": np.eye(N),
+}
+each_matrix = pytest.mark.parametrize("name", ZOO)
+
+
+# ----------------------------------------------------------------- right numbers
+
+
+def half(dtype):
+    return np.complex64 if np.issubdtype(dtype, np.complexfloating) else np.float32
+
+
+@each_matrix
+def test_estimates_are_near_and_errors_below_their_bounds(name):
+    """At least a third of the truth; b = a x, in all digits and in half of them."""
+    a, x = ZOO[name], noise(N, 2)
+    for dtype in a.dtype, half(a.dtype):
+        low, eps = a.astype(dtype), np.finfo(dtype).eps
+        exact = low.astype(a.dtype)
+        b = (exact @ x).astype(dtype)
+        with devices():
+            found, report, one = densely(low, b)
+        if (condition := np.linalg.cond(exact, np.inf)) > 1e-2 / eps:
+            assert not report.condition < 1e-3 / eps
+            continue  # what is beyond has no truth in NumPy
+        for estimate, norm in (one, 1), (report.condition, np.inf):
+            truth = np.linalg.cond(exact, norm)
+            assert truth / 3 < estimate < truth * (1 + 30 * condition * eps)
+        truth = np.linalg.solve(exact, b)
+        error = np.abs(found - truth).max(0) / np.abs(found).max(0)
+        assert (error <= report.forward + 2 * eps).all()
+        assert (report.forward <= (N + 2) * eps * report.condition).all()
+        assert (report.hpl < 1).all()
+
+
+# --------------------------------------------------------------- any mesh and type
+
+
+def multiplied(inverse):
+    """Return a solver that multiplies by an inverse from NumPy."""
+    pair = inverse, inverse.conj().T
+    return tuple(lambda b, m=m: jnp.asarray(m).astype(b.dtype) @ b for m in pair)
+
+
+def expected(a, b, x):
+    """The backward errors and the condition number, in NumPy."""
+    residual, size = np.abs(b - a @ x), np.abs(a) @ np.abs(x) + np.abs(b)
+    norm = np.abs(a).sum(1).max()
+    backward = residual.max(0) / (norm * np.abs(x).max(0) + np.abs(b).max(0))
+    return backward, (residual / size).max(0), np.linalg.cond(a, np.inf)
+
+
+def assert_expected(report, a, b, x, rtol=1e-9):
+    backward, componentwise, condition = expected(a, b, x)
+    np.testing.assert_allclose(report.backward, backward, rtol)
+    np.testing.assert_allclose(report.componentwise, componentwise, rtol)
+    assert condition / 3 < report.condition < condition * (1 + rtol)
+    assert (report.forward < report.condition).all()
+
+
+MESHES = [(1, 1), (1, 8), (3, 2), (5, 1), (1, 7)]
+
+
+@pytest.mark.parametrize("shape", MESHES, ids=str)
+def test_any_mesh_says_what_numpy_says(shape):
+    """Of a size that nothing divides, and of an x that solves but by half."""
+    dtype = np.complex128 if shape[0] > shape[1] else np.float64
+    a, x = noise(29, 29, dtype=dtype), noise(29, 3, dtype=dtype, seed=1)
+    b = a @ x + 1e-3 * noise(29, 3, seed=2)
+    solver, kind = multiplied(np.linalg.inv(a)), KINDS[sum(shape) % 2]
+    with devices(shape, kind):
+        report = jax.jit(lambda *v: assess(*v, solver))(a, b, x)
+        assert_expected(report, a, b, x)
+
+
+def test_one_right_hand_side_is_one_number():
+    a, x = noise(29, 29), noise(29, seed=1)
+    b = a @ x + 1e-3
+    with devices():
+        report = jax.jit(lambda *v: assess(*v, multiplied(np.linalg.inv(a))))(a, b, x)
+        assert_expected(report, a, b, x)
+        assert report.forward.shape == report.digits.shape == report.hpl.shape == ()
+        assert str(report).startswith("29 equations in float64.\n")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+def test_axes_have_any_name_and_others_are_left_alone(kind):
+    a, x = noise(24, 24), noise(24, 2, seed=1)
+    b, solver, names = a @ x + 1e-3, multiplied(np.linalg.inv(a)), ("data", "model")
+    kinds = kind, AxisType.Auto, kind
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("data", "z", "model"), kinds)):
+        placed = jax.device_put(a, jax.P(*names))
+        report = jax.jit(lambda *v: assess(*v, solver, names))(placed, b, x)
+        assert_expected(report, a, b, x)
+        norm = jax.jit(norm1, static_argnums=1)(placed, names)
+        np.testing.assert_allclose(norm, np.linalg.norm(a, 1))
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_strict_promotion_and_numbers_of_four_bytes_are_enough(wide):
+    a, x = noise(16, 16, dtype=np.complex64), noise(16, 2, dtype=np.float32)
+    solver, b = multiplied(np.linalg.inv(a)), a @ x + np.float32(1e-2)
+    with jax.enable_x64(wide), jax.numpy_dtype_promotion("strict"), devices():
+        report, one = jax.jit(lambda *v: (assess(*v, solver), condition(a, solver)))(
+            a, b, x
+        )
+        assert report.forward.dtype == one.dtype == np.float32
+        assert_expected(report, a, b, x, rtol=1e-3)
+
+
+def test_a_batch_is_mapped():
+    a, x = noise(3, 16, 16), noise(3, 16)
+    b = np.einsum("kij,kj->ki", a, x) + 1e-3
+
+    def one(a, b, x, inverse):
+        return assess(a, b, x, (lambda b: inverse @ b, lambda b: inverse.T @ b))
+
+    with devices():
+        report = jax.jit(jax.vmap(one))(a, b, x, np.linalg.inv(a))
+        for i in range(3):
+            each = jax.tree.map(lambda v, i=i: v[i], report)
+            assert_expected(each, a[i], b[i], x[i])
+
+
+def test_the_size_of_the_numbers_does_not_matter():
+    """Powers of two leave each number as it was, though sums of rows have no room."""
+    a, x, b = noise(16, 16), noise(16, 2), noise(16, 2, seed=1)
+    inverse = np.linalg.inv(a)
+    with devices():
+        run = jax.jit(
+            lambda c, *v: assess(
+                *v, (lambda b: (inverse @ b) * c, lambda b: (inverse.T @ b) * c)
+            )
+        )
+        plain = run(1.0, a, b, x)
+        for of_a, of_x in (2.0**1020, 2.0**-90), (2.0**-1000, 2.0**-1), (1, 2.0**900):
+            scaled = run(1 / of_a, a * of_a, b * (of_a * of_x), x * of_x)
+            for name in "forward", "backward", "componentwise", "condition":
+                numbers = getattr(plain, name), getattr(scaled, name)
+                np.testing.assert_array_equal(*numbers)
+
+
+def multiplied_by(inverse):
+    return lambda b: inverse @ b, lambda b: inverse.T @ b
+
+
+# ------------------------------------------------------------ what is no number
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_told(bad, kind):
+    a, x = noise(16, 16), noise(16, 2)
+    inverse = np.linalg.inv(a)
+    with devices(kind=kind):
+        run = jax.jit(lambda m, *v: assess(*v, multiplied_by(m)))
+        for where in range(4):
+            arrays = [inverse.copy(), a.copy(), a @ x, x.copy()]
+            arrays[where][13, 1] = bad
+            report = run(*arrays)
+            assert np.isnan(report.forward[1])
+            assert report.digits[1] == 0
+            assert "NaN came out, of a, b, x or a solve: no digit" in str(report)
+            alone = where > 1  # the other side has its own b and x
+            assert np.isfinite(report.forward[0]) == alone
+        arrays[0] = inverse
+        assert np.isnan(norm1(np.where(a == a[3, 3], np.nan, a)))
+
+
+def test_what_is_solved_exactly_may_hide_a_rounding():
+    with devices():
+        run = jax.jit(lambda *v: assess(*v, multiplied_by(np.eye(8))))
+        report = run(np.eye(8), np.zeros((8, 2)), np.zeros((8, 2)))
+        assert report.backward.tolist() == report.forward.tolist() == [0, 0]
+        ones = run(np.eye(8), np.ones((8, 2)), np.ones((8, 2)))
+        assert ones.backward.tolist() == [0, 0]
+        hidden = (8 + 1) * ones.unit * (1 + 1)  # what rounding may hide
+        np.testing.assert_allclose(ones.forward, [hidden, hidden])
+        missed = run(np.eye(8), np.ones((8, 2)), np.zeros((8, 2)))
+        assert missed.backward.tolist() == [1, 1]
+        assert missed.forward.tolist() == [np.inf, np.inf]
+        assert "at most inf: no digit is sure" in str(missed)
+
+
+# ------------------------------------------------------------------- the words
+
+
+def test_a_report_is_words_when_it_is_printed():
+    a, x = twins(16, 1e-3), noise(16, 2)
+    x[:, 1] *= 1e-3  # a right-hand side of which x explains little
+    b = a @ x + np.array([0, 1e-3]) * noise(16, 2, seed=3)
+    with devices():
+        run = jax.jit(lambda *v: assess(*v, multiplied(np.linalg.inv(a))))
+        said = str(run(a, b, x)).splitlines()
+    assert (
+        said[0] == "16 equations in float64, 2 right-hand sides; the worst is number 1."
+    )
+    assert said[1].startswith("Backward error 1e-01, 1e+15 roundings; of each")
+    assert said[2].startswith("Condition number about ")
+    assert said[3].endswith("no digit is sure.")
+    with devices():
+        typed = jax.eval_shape(run, a, b, x)
+        empty = run(a, b[:, :0], x[:, :0])
+    assert str(typed) == "Report of [16], of which only types are known"
+    assert (
+        str(empty)
+        == "16 equations in float64, 0 right-hand sides; the worst is number 0."
+    )
+
+
+# -------------------------------------------------------- solvers, and what is sent
+
+
+def test_lu_and_cholesky_are_judged_in_their_blocks():
+    a = ZOO["kernel"].astype(np.float32) + 1e-2 * np.eye(N, dtype=np.float32)
+    b = a @ noise(N, 2, dtype=np.float32)
+    truth = np.linalg.solve(a.astype(np.float64), b)
+
+    @jax.jit
+    def both(a, b):
+        solver, factor = by_lu(a), cho_factor(a)
+        known = functools.partial(cho_solve, factor)
+        found = solver[0](b), known(b)
+        return found, [
+            assess(a, b, *pair) for pair in zip(found, (solver, known), strict=True)
+        ]
+
+    condition = np.linalg.cond(a.astype(np.float64), np.inf)
+    with devices():
+        for x, report in zip(*both(jax.device_put(a, BLOCKS), b), strict=True):
+            error = np.abs(x - truth).max(0) / np.abs(truth).max(0)
+            assert (error < report.forward).all()
+            assert (report.forward < 0.1).all()
+            assert condition / 3 < report.condition < 1.1 * condition
+
+
+def test_no_device_ever_holds_more_than_its_block():
+    a, b = noise(N, N), noise(N, 2)
+    solver = (lambda b: b + 1), (lambda b: b + 1)
+    with devices():
+        run = jax.jit(lambda a, b: assess(a, b, b, solver).forward)
+        program = measure(run, jax.device_put(a, BLOCKS), b)
+    words = 8 * N * (2 + 1)
+    assert program.counts == {"all-reduce": 3, "all-gather": 2}
+    assert max(each.bytes for each in program.collectives) <= words
+    assert all(each.times == 1 for each in program.collectives)
+    assert {p.sent for p in program.everywhere} == {program.sent}
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+def test_x_has_its_derivative_beside_a_report_whose_own_is_nan():
+    a, b = noise(12, 12) + 12 * np.eye(12), noise(12)
+
+    def both(a):
+        solver = dense(a)
+        x = solver[0](b)
+        return (x**2).sum(), assess(a, b, x, solver)
+
+    def alone(a):
+        return (dense(a)[0](b) ** 2).sum()
+
+    with devices():
+        wanted = jax.jit(jax.grad(alone))(a)
+        gradient, report = jax.jit(jax.grad(both, has_aux=True))(a)
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-10)
+        assert np.isfinite(report.forward)
+        turned = jax.jit(jax.grad(lambda a: both(a)[1].condition))(a)
+        assert np.isnan(turned).all()
+        _, (change, said) = jax.jit(lambda a: jax.jvp(both, (a,), (a,)))(a)
+        np.testing.assert_allclose(change, (wanted * a).sum(), rtol=1e-10)
+        assert np.isnan([said.forward, said.backward, said.condition]).all()
+
+
+# --------------------------------------------------------------------- refusals
+
+
+def test_what_does_not_fit_is_refused_before_any_work():
+    a, b, solve = np.eye(4), np.ones(4), lambda b: b
+    calls = [
+        ((a[:2], b, b, solve), r"a \(2, 4\) is no square matrix"),
+        ((a[:0, :0], b, b, solve), r"a \(0, 0\) is no square matrix"),
+        ((a.astype(int), b, b, solve), "a is int64"),
+        (([[1.0]], b, b, solve), "a is a list"),
+        ((a, b[:3], b, solve), r"b \(3,\) does not fit a: pass \[4\]"),
+        ((a, b, [1.0] * 4, solve), "x is a list"),
+        ((a, b, b.astype(np.float16), solve), "x is float16"),
+        ((a, b, b[:, None], solve), r"x \(4, 1\) is no solution for b \(4,\)"),
+        ((a, b, b, (solve,)), "a tuple solves nothing"),
+        ((a, b, b, 3), "a int solves nothing"),
+        ((a, b, b, lambda b: b[:2]), r"solve returned \(2, 8\): \(4, 8\) went in"),
+        ((a, b, b, solve, ("x", "u")), r"no mesh axis \['u'\] in context"),
+    ]
+    with devices():
+        for arguments, complaint in calls:
+            with pytest.raises(ValueError, match=complaint):
+                assess(*arguments)
+        with pytest.raises(ValueError, match="no square"):
+            norm1(a[0])
+        with pytest.raises(ValueError, match="solves nothing"):
+            condition(a, None)
+
+
+# ------------------------------------------------------ right-hand sides in blocks
+
+
+def laid(inverse, out=BLOCKS):
+    """Return a solver of blocks that multiplies by an inverse from NumPy."""
+
+    def multiply(m, b):
+        b = accuracy.place(b, jax.P())
+        return accuracy.place(jnp.asarray(m).astype(b.dtype) @ b, out)
+
+    return tuple(functools.partial(multiply, m) for m in (inverse, inverse.conj().T))
+
+
+def equations(n, k, condition, dtype):
+    """A matrix with this condition number, and an x that solves but nearly."""
+    left, right = (np.linalg.qr(noise(n, n, seed=s))[0] for s in (1, 2))
+    a = (left * np.geomspace(1, 1 / condition, n) @ right).astype(dtype)
+    x = noise(n, k, dtype=np.dtype(dtype), seed=3)
+    return a, a @ x + a.dtype.type(1e-2) * noise(n, k, dtype=np.dtype(dtype)), x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 4), (4, 2), (3, 2)], ids=str)
+def test_blocks_say_what_numpy_says(shape, dtype):
+    """For many condition numbers; each number lies as its right-hand side."""
+    n, k, kind = 24, 8, KINDS[shape[1] % 4 == 0]
+    rtol = 1e-2 if np.finfo(dtype).bits == 32 else 1e-5
+    with devices(shape, kind):
+        run = jax.jit(lambda m, *v: assess_blocks(*v, Inverse(laid(m), ("x", "y"))))
+        for c in (1e1, 1e3) if rtol == 1e-2 else (1e1, 1e6, 1e10):
+            a, b, x = equations(n, k, c, dtype)
+            given = [jax.device_put(v, BLOCKS) for v in (a, b, x)]
+            report = run(np.linalg.inv(a), *given)
+            a, b, x = (v.astype(np.complex128) for v in (a, b, x))
+            assert_expected(report, a, b, x, rtol)
+            error = np.abs(x - np.linalg.solve(a, b)).max(0) / np.abs(x).max(0)
+            assert (error < np.asarray(report.forward) * (1 + rtol)).all()
+            numbers = report.backward, report.componentwise, report.forward
+            parts = {each.addressable_shards[0].data.shape for each in numbers}
+            assert parts == {(k // shape[1],)}
+            assert_agreed(*numbers, report.condition)
+        assert str(report).startswith(f"24 equations in {dtype}, 8 right-hand sides; ")
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 2)], ids=str)
+def test_blocks_that_nothing_divides_say_what_whole_arrays_say(shape):
+    a, x = noise(29, 29), noise(29, 5, seed=1)
+    b = a @ x + 1e-3 * noise(29, 5, seed=2)
+    inverse = np.linalg.inv(a)
+    with devices(shape):
+        known = Inverse(laid(inverse, jax.P()), ("x", "y"))
+        report = jax.jit(lambda *v: assess_blocks(*v, known))(a, b, x)
+        assert_expected(report, a, b, x)
+        whole = jax.jit(lambda *v: assess(*v, multiplied(inverse)))(a, b, x)
+        np.testing.assert_allclose(report.forward, whole.forward, 1e-9)
+        np.testing.assert_allclose(report.condition, whole.condition, 1e-9)
+        none = jax.jit(lambda *v: assess_blocks(*v, known))(a, b[:, :0], x[:, :0])
+        assert none.forward.shape == (0,)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+def test_blocks_lie_on_axes_of_any_name_beside_another(kind):
+    a, x = noise(8, 8), noise(8, 4, seed=1)
+    b, names, kinds = a @ x + 1e-3, ("data", "model"), (kind, AxisType.Auto, kind)
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("data", "z", "model"), kinds)):
+        known = Inverse(laid(np.linalg.inv(a), jax.P(*names)), names)
+        report = jax.jit(lambda *v: assess_blocks(*v, known, names))(a, b, x)
+        assert_expected(report, a, b, x)
+
+
+def test_wide_blocks_are_multiplied_strip_by_strip(monkeypatch):
+    """Also where the last strip is narrower than the others."""
+    monkeypatch.setattr(accuracy, "WIDTH", 12)
+    a, x = noise(40, 40), noise(40, 8, seed=1)
+    for shape in (2, 4), (4, 2):
+        with devices(shape):
+            run = jax.jit(
+                lambda a, x: [
+                    accuracy.times_in_blocks(f, a, x, ("x", "y"))
+                    for f in (accuracy.dot, accuracy.sizes)
+                ]
+            )
+            product, size = run(*(jax.device_put(v, BLOCKS) for v in (a, x)))
+        np.testing.assert_allclose(product, a @ x, 1e-9, 1e-12)
+        np.testing.assert_allclose(size, np.abs(a) @ np.abs(x))
+
+
+def test_nan_in_one_column_of_blocks_is_told_of_it_alone():
+    a, x = noise(8, 8), noise(8, 4, seed=1)
+    b = a @ x
+    b[6, 2] = np.nan
+    with devices((4, 2)):
+        known = Inverse(laid(np.linalg.inv(a)), ("x", "y"))
+        report = jax.jit(lambda *v: assess_blocks(*v, known))(a, b, x)
+        for each in report.forward, report.backward, report.componentwise:
+            assert np.isnan(each).tolist() == [False, False, True, False]
+            assert_agreed(each)
+        assert "the worst is number 2" in str(report)
+
+
+@pytest.mark.parametrize("n", [32, 64])
+def test_solutions_by_lu_and_cholesky_in_blocks_are_judged_there(n):
+    a = np.exp(-(np.subtract.outer(np.arange(n), np.arange(n)) ** 2) / 40)
+    a, x = a + 1e-4 * np.eye(n), noise(n, 2 * n)
+
+    @jax.jit
+    def both(a, b):
+        factors, factor = lu_factor(a), cho_factor(a)
+        by_factors = functools.partial(lu_solve_blocks, factors)
+        known = functools.partial(cho_solve_blocks, factor)
+        pair = by_factors, functools.partial(by_factors, trans=2)
+        return [
+            (solve(b), assess_blocks(a, b, solve(b), Inverse(solver, ("x", "y"))))
+            for solve, solver in ((by_factors, pair), (known, known))
+        ]
+
+    with devices():
+        given = [jax.device_put(v, BLOCKS) for v in (a, a @ x)]
+        for found, report in both(*given):
+            error = np.abs(found - np.linalg.solve(a, a @ x)).max(0)
+            error /= np.abs(found).max(0)
+            assert (error < report.forward).all()
+            assert (np.asarray(report.forward) < 1e-8).all()
+
+
+def doubled(a, b, x):
+    return assess_blocks(a, b, x, Inverse(lambda b: 2 * b, ("x", "y")))
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_no_device_holds_all_sides_of_a_report(size):
+    """Of eight, an eighth of what one holds, and no array above t P-th parts."""
+    n, k, t, held = size, 16 * size, 4, []
+    for shape in (1, 1), (2, 4):
+        with devices(shape):
+            sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+            given = [
+                jax.ShapeDtypeStruct(s, "float64", sharding=sharding)
+                for s in ((n, n), (n, k), (n, k))
+            ]
+            compiled = jax.jit(doubled).lower(*given).compile()
+        arrays = re.findall(r"\b[fcsu]\d+\[([\d,]+)\]", compiled.as_text())
+        largest = max(math.prod(map(int, each.split(","))) for each in arrays)
+        held.append((compiled.memory_analysis().temp_size_in_bytes, largest))
+    assert held[0][1] == t * n * (k + 1)
+    assert held[1][1] <= t * n * (k + 4) / 8 < n * k
+    assert held[1][0] < held[0][0] / 6
+
+
+def test_blocks_that_do_not_fit_are_refused_before_any_work():
+    a, b, known = np.eye(4), np.ones((4, 2)), Inverse(lambda b: b, ("x", "y"))
+    with devices((2, 2)):
+        with pytest.raises(ValueError, match="call assess"):
+            assess_blocks(a, b[:, 0], b[:, 0], known)
+        with pytest.raises(ValueError, match=r"sides along \('x', 'y'\), not \(\)"):
+            accuracy.assess(a, b, b, known)
+        with pytest.raises(ValueError, match=r"pass Inverse\(solver, \('x', 'y'\)\)"):
+            assess_blocks(a, b, b, Inverse(lambda b: b))
+        with pytest.raises(ValueError, match="a function tells no norms: pass Inverse"):
+            accuracy.assess(a, b, b, lambda b: b)

@@ -1,0 +1,428 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from jax.sharding import AxisType
+from on_devices import as_double, assert_agreed, assert_close, devices, noise
+
+from examples.block_qr import (
+    Plan,
+    lstsq_blocks,
+    plan_panels,
+    qr_blocks,
+    redeal,
+    stages,
+)
+from examples.communication import measure
+
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
+BLOCKS = jax.P("x", "y")
+MESHES = [(1, 1), (2, 4), (3, 2), (1, 7), (8, 1)]
+EACH = [
+    ((2, 4), EXPLICIT, np.float32),
+    ((3, 2), AUTO, np.complex64),
+    ((2, 4), AUTO, np.complex128),
+]
+
+each_mesh = pytest.mark.parametrize("mesh", MESHES, ids=str)
+both_kinds = pytest.mark.parametrize(
+    ("mesh", "kind"), [((2, 4), EXPLICIT), ((3, 2), AUTO)], ids=["2x4", "3x2, auto"]
+)
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def positive(a):
+    """Return NumPy's q and r, r with a diagonal that is not negative."""
+    q, r = np.linalg.qr(a)
+    diagonal = np.diag(r)[: q.shape[1]]
+    sign = np.where(diagonal == 0, 1, diagonal / np.abs(diagonal))
+    return q * sign, r * sign.conj()[:, None]
+
+
+def errors(a, q, r):
+    """Return how far q is from right angles and q r from a, each column by itself."""
+    a, q, r = map(as_double, (a, q, r))
+    size = np.abs(a).max(0)
+    size = np.where(size == 0, 1, size)
+    wrong = np.linalg.norm((q @ (r / size) - a / size), axis=0).max()
+    return np.abs(q.conj().T @ q - np.eye(q.shape[1])).max(), wrong
+
+
+def placed(a, q, r):
+    """Return how q and r must lie: split where the mesh divides, else whole."""
+    (m, n), sizes = a.shape, jax.sharding.get_abstract_mesh().shape
+    k = min(m, n)
+    for array, shape in ((q, (m, k)), (r, (k, n))):
+        assert array.shape == shape
+        spec = [
+            name if n % sizes[name] == 0 else None
+            for n, name in zip(shape, "xy", strict=True)
+        ]
+        mesh = array.sharding.mesh
+        assert array.sharding.is_equivalent_to(jax.NamedSharding(mesh, jax.P(*spec)), 2)
+
+
+# --------------------------------------------------------------------- the layout
+
+
+@pytest.mark.parametrize(("size", "n"), [(2, 3), (4, 8), (4, 6), (7, 1), (3, 5)])
+def test_rows_are_dealt_out_in_turn_and_back(size, n):
+    with devices((size,)):
+        a = np.arange(size * n * 2.0).reshape(-1, 2)
+
+        @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"), check_vma=False)
+        def there(block):
+            return redeal(block, "x", True)
+
+        @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"), check_vma=False)
+        def back(block):
+            return redeal(block, "x", False)
+
+        dealt = jax.jit(there)(jax.device_put(a, jax.P("x")))
+        in_turn = a.reshape(n, size, 2).swapaxes(0, 1).reshape(-1, 2)
+        np.testing.assert_array_equal(dealt, in_turn)
+        np.testing.assert_array_equal(jax.jit(back)(dealt), a)
+
+
+# -------------------------------------------------------------------- the factors
+
+
+@each_mesh
+def test_q_and_r_are_those_of_lapack_in_blocks(mesh):
+    """Tall with several windows; wide; of a size that no mesh divides."""
+    shapes = {(48, 24): np.float64, (24, 48): np.complex128, (23, 19): np.float64}
+    with devices(mesh):
+        for shape, dtype in shapes.items():
+            a = noise(*shape, dtype=dtype)
+            q, r = qr_blocks(a)
+            for ours, theirs in zip((q, r), positive(a), strict=True):
+                assert_close(ours, theirs, 1e-13)
+            assert not np.tril(r, -1).any()
+            assert_agreed(q, r)
+            placed(a, q, r)
+
+
+def lapack(a):
+    """Return q and r of LAPACK in the type of a: NumPy's are of double precision."""
+    return scipy.linalg.qr(a, mode="economic")
+
+
+@pytest.mark.parametrize(("mesh", "kind", "dtype"), EACH)
+def test_every_type_on_both_kinds_of_axes(mesh, kind, dtype):
+    with devices(mesh, kind):
+        a = noise(24, 24, dtype=dtype)
+        q, r = qr_blocks(jax.device_put(a, BLOCKS))
+        assert q.dtype == r.dtype == dtype
+        theirs = lapack(a)
+        ours = errors(a, q, r)
+        assert all(np.less(ours, 3 * np.array(errors(a, *theirs))))
+        diagonal = np.diag(r)
+        assert (diagonal.real > 0).all()
+        assert not diagonal.imag.any()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (2, 3), (7, 13), (13, 7)])
+def test_small_and_odd_shapes(shape):
+    with devices((3, 2)):
+        a = noise(*shape)
+        q, r = qr_blocks(a)
+        for ours, theirs in zip((q, r), positive(a), strict=True):
+            assert_close(ours, theirs, 1e-13)
+        placed(a, q, r)
+
+
+M, N = 64, 48
+GRADES = 10.0 ** -np.linspace(0, 200, N)
+
+
+def with_values(values):
+    left, right = (np.linalg.qr(noise(n, N, seed=n))[0] for n in (M, N))
+    return left * values @ right.T
+
+
+def zeroed(*columns):
+    a = noise(M, N)
+    a[:, list(columns)] = 0
+    return a
+
+
+HARD = {
+    "columns graded": noise(M, N) * GRADES,
+    "columns graded, the least first": noise(M, N) * GRADES[::-1],
+    "rows graded": 10.0 ** -np.linspace(0, 200, M)[:, None] * noise(M, N),
+    "rows graded, the least first": 10.0 ** np.linspace(-200, 0, M)[:, None]
+    * noise(M, N),
+    "condition 1e14": with_values(np.logspace(0, -14, N)),
+    "clustered": with_values(np.where(np.arange(N) < 20, 1, 1e-9)),
+    "half the rank": noise(M, N // 2) @ noise(N // 2, N, seed=1),
+    "nearly dependent": noise(M, 1) + 1e-12 * noise(M, N, seed=2),
+    "equal columns": np.repeat(noise(M, N // 2), 2, axis=1),
+    "zero columns": zeroed(0, 5, 6, 7, 8, 9, 10, 11, N - 1),
+    "zeros": np.zeros((M, N)),
+    "ones": np.ones((M, N)),
+    "identity": np.eye(M, N),
+    "permuted identity": np.eye(M)[::-1, :N].copy(),
+    "triangular": np.triu(noise(M, N)),
+    "Kahan": 0.9 ** np.arange(M)[:, None]
+    * (np.eye(M, N) - 0.4 * np.triu(np.ones((M, N)), 1)),
+    "Hilbert": scipy.linalg.hilbert(M)[:, :N],
+    "tiny": 1e-300 * noise(M, N),
+    "huge": 1e300 * noise(M, N),
+    "subnormal": 1e-310 * noise(M, N),
+    "a lone number": np.eye(1, M).T @ np.eye(1, N) * 3,
+}
+
+
+@pytest.mark.parametrize("mesh", [(3, 2)], ids=str)
+def test_hard_matrices_lose_no_more_than_with_lapack(mesh):
+    """Right angles, and each column by itself, whatever its scale."""
+    eps = np.finfo(float).eps
+    with devices(mesh):
+        for name, a in HARD.items():
+            if name == "subnormal":  # which XLA takes for zeros
+                continue
+            ours = errors(a, *qr_blocks(a))
+            theirs = errors(a, *lapack(a))
+            bound = 3 * np.maximum(theirs, 16 * eps)  # LAPACK is lucky on some
+            assert (np.array(ours) <= bound).all(), (name, ours, theirs)
+
+
+def test_hard_matrices_lose_no_more_in_single_precision():
+    eps = np.finfo(np.float32).eps
+    with devices((4, 2)):
+        for name in ("half the rank", "equal columns", "clustered", "zero columns"):
+            a = HARD[name].astype(np.float32)
+            for scale in (1, np.float32(1e-30), np.float32(1e30)):
+                ours = errors(scale * a, *qr_blocks(scale * a))
+                theirs = errors(scale * a, *lapack(scale * a))
+                bound = 3 * np.maximum(theirs, 16 * eps)  # LAPACK is lucky on some
+                assert (np.array(ours) <= bound).all(), (name, ours, theirs)
+
+
+def test_rows_beyond_the_matrix_take_no_part_whatever_its_rank():
+    """Where zeros fill up, no reflector may lead into them: M = N + 1, 10 on 4."""
+    with devices((4, 2)):
+        for a in (np.zeros((10, 9)), np.ones((10, 10)), np.eye(10)[::-1] * 0):
+            q, r = qr_blocks(a)
+            assert max(errors(a, q, r)) < 1e-14
+
+
+def test_nan_and_infinity_come_out_as_nan():
+    with devices((2, 4)):
+        for wrong in (np.nan, np.inf):
+            a = noise(24, 16)
+            a[5, 9] = wrong
+            q, r = qr_blocks(a)
+            assert np.isnan(np.asarray(r)[:, 9]).any()
+            assert np.isnan(q).any()
+            x, ratio = lstsq_blocks(a, noise(24, 3))
+            assert np.isnan(x).all()
+            assert np.isnan(ratio)
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def tangent(a, seed=5):
+    return noise(*a.shape, dtype=a.dtype, seed=seed)
+
+
+@both_kinds
+@pytest.mark.parametrize("shape", [(12, 12), (13, 7)])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_derivatives_are_those_of_differences(mesh, kind, shape, dtype):
+    with devices(mesh, kind):
+        a = noise(*shape, dtype=dtype)
+        way, h = tangent(a), 1e-6
+        _, found = jax.jvp(qr_blocks, (a,), (way,))
+        pairs = zip(positive(a + h * way), positive(a - h * way), found, strict=True)
+        for after, before, ours in pairs:
+            assert_close(ours, (after - before) / (2 * h), 1e-8)
+
+        weights = [noise(*each.shape, dtype=dtype, seed=8) for each in found]
+        _, pull = jax.vjp(qr_blocks, a)
+        cotangents = tuple(
+            jax.device_put(w, v.sharding) for w, v in zip(weights, found, strict=True)
+        )
+        (back,) = jax.jit(pull)(cotangents)
+        forward = sum(
+            (w * v).sum() for w, v in zip(weights, map(np.asarray, found), strict=True)
+        )
+        assert_close((np.asarray(back) * way).sum().real, forward.real, 1e-12)
+
+
+def test_a_second_derivative_is_that_of_differences():
+    with devices((2, 2)):
+        a = noise(6, 4)
+        way = tangent(a)
+
+        def slope(a):
+            return jax.grad(lambda a: (jnp.abs(qr_blocks(a)[1]) ** 3).sum())(a)
+
+        h = 1e-5
+        _, found = jax.jit(lambda a: jax.jvp(slope, (a,), (way,)))(a)
+        by_hand = (slope(a + h * way) - slope(a - h * way)) / (2 * h)
+        assert_close(found, np.asarray(by_hand), 1e-7)
+
+
+def test_a_wide_matrix_has_no_derivative_and_says_so():
+    with devices((2, 4)), pytest.raises(ValueError, match="wide"):
+        jax.grad(lambda a: qr_blocks(a)[1].sum())(noise(8, 16))
+
+
+# -------------------------------------------------------------- least squares
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (3, 2)], ids=str)
+def test_least_squares_are_those_of_numpy_in_blocks(mesh):
+    with devices(mesh):
+        for (m, n), sides, dtype in [
+            ((48, 24), 8, np.float64),
+            ((23, 7), 5, np.complex64),
+        ]:
+            a, b = noise(m, n, dtype=dtype), noise(m, sides, dtype=dtype, seed=1)
+            x, ratio = lstsq_blocks(a, b)
+            wide = np.result_type(dtype, np.float64)
+            theirs = np.linalg.lstsq(a.astype(wide), b.astype(wide))[0]
+            assert_close(x, theirs, 100 * np.finfo(dtype).eps)
+            assert_agreed(x, ratio)
+            r = np.linalg.qr(a.astype(wide))[1]
+            sines = np.abs(np.diag(r)) / np.linalg.norm(r, axis=0)
+            assert_close(ratio, sines.min(), 100 * np.finfo(dtype).eps)
+
+
+def test_solutions_lie_in_blocks():
+    with devices((2, 4)):
+        b = jax.device_put(noise(48, 8), BLOCKS)
+        x = lstsq_blocks(jax.device_put(noise(48, 24), BLOCKS), b).x
+        assert x.sharding.is_equivalent_to(b.sharding, 2)
+
+
+def test_a_hard_fit_is_as_good_as_with_lapack():
+    """Residuals, at condition 1e10, and for columns of scales that are far apart."""
+    b = noise(M, 4, seed=3)
+    with devices((2, 4)):
+        for a in (with_values(np.logspace(0, -10, N)), noise(M, N) * GRADES**0.5):
+            x = lstsq_blocks(a, b).x
+            q, r = np.linalg.qr(a)
+            theirs = scipy.linalg.solve_triangular(r, q.T @ b)
+            ours, lapack = (np.linalg.norm(a @ v - b) for v in (np.asarray(x), theirs))
+            assert ours < lapack * (1 + 1e-7)
+
+
+def test_the_ratio_tells_of_columns_that_depend_on_others():
+    with devices((2, 4)):
+        b = noise(M, 2)
+        for name in ("half the rank", "equal columns", "zero columns", "zeros", "ones"):
+            ratio = lstsq_blocks(HARD[name], b).ratio
+            assert not ratio > N * np.finfo(float).eps, name
+        for a in (noise(M, N), noise(M, N) * GRADES):  # scales of columns do not matter
+            assert lstsq_blocks(a, b).ratio > 0.1
+        assert lstsq_blocks(np.eye(M, N), b).ratio == 1
+
+
+@both_kinds
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_derivatives_of_a_fit_are_those_of_differences(mesh, kind, dtype):
+    with devices(mesh, kind):
+        a, b = noise(13, 7, dtype=dtype), noise(13, 3, dtype=dtype, seed=1)
+        da, db, h = tangent(a), tangent(b), 1e-6
+
+        def fit(a, b):
+            return lstsq_blocks(a, b).x
+
+        x, found = jax.jvp(fit, (a, b), (da, db))
+        after, before = (np.linalg.lstsq(a + s * da, b + s * db)[0] for s in (h, -h))
+        assert_close(found, (after - before) / (2 * h), 1e-8)
+        weights = noise(7, 3, dtype=dtype, seed=8)
+        _, pull = jax.vjp(fit, a, b)
+        back = jax.jit(pull)(jax.device_put(weights, x.sharding))
+        both = sum(
+            (np.asarray(v) * d).sum() for v, d in zip(back, (da, db), strict=True)
+        )
+        assert_close(both.real, (weights * np.asarray(found)).sum().real, 1e-12)
+
+
+def test_the_ratio_has_the_derivative_of_a_sine():
+    with devices((2, 2)):
+        a = noise(6, 4)
+        way, h = tangent(a), 1e-6
+
+        def ratio(a):
+            return lstsq_blocks(a, a[:, :2]).ratio
+
+        by_hand = (ratio(a + h * way) - ratio(a - h * way)) / (2 * h)
+        assert_close((jax.grad(ratio)(a) * way).sum(), np.asarray(by_hand), 1e-7)
+
+
+# --------------------------------------------------------------- where it runs
+
+
+def test_other_names_and_an_axis_that_is_not_named():
+    with devices((2, 2, 2), names=("z", "cols", "rows")):
+        a = noise(12, 8)
+        q, r = qr_blocks(a, axes=("rows", "cols"))
+        assert_close(r, positive(a)[1], 1e-13)
+        assert jax.typeof(q).sharding.spec == jax.P("rows", "cols")
+        assert "z" not in str(jax.typeof(r).sharding.spec)
+        assert_agreed(q, r)
+
+
+@pytest.mark.parametrize("kind", [AUTO])
+def test_a_batch_lies_along_an_axis_of_its_own(kind):
+    with devices((2, 2, 2), kind):
+        a = noise(4, 8, 6)
+        batch = jax.device_put(a, jax.P("z", "x", "y"))
+        name = {"spmd_axis_name": "z"} if kind == AUTO else {}
+        q, r = jax.jit(jax.vmap(qr_blocks, **name))(batch)
+        for i in range(4):
+            assert_close(r[i], positive(a[i])[1], 1e-13)
+            assert_close(q[i], positive(a[i])[0], 1e-13)
+
+
+def test_what_is_no_matrix_and_no_mesh_is_refused():
+    a = noise(8, 8)
+    with pytest.raises(ValueError, match="set_mesh"):
+        qr_blocks(a)
+    with devices((2, 4)):
+        for wrong in (a[0], a[:0], a[:, :0], [[1.0]], 3.0):
+            with pytest.raises(ValueError, match="pass an array"):
+                qr_blocks(wrong)
+        for wrong in (np.int32, np.float16, bool):
+            with pytest.raises(ValueError, match="has no QR here"):
+                qr_blocks(a.astype(wrong))
+        with pytest.raises(ValueError, match="two axes"):
+            qr_blocks(a, axes=("x", "x"))
+        with pytest.raises(ValueError, match="M >= N"):
+            lstsq_blocks(a[:4], a)
+        with pytest.raises(ValueError, match="does not fit"):
+            lstsq_blocks(a, a[:4])
+        with pytest.raises(ValueError, match="outside"):
+            jax.shard_map(qr_blocks, out_specs=BLOCKS)(jax.device_put(a, BLOCKS))
+
+
+# ------------------------------------------------------------------- the costs
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (4, 2)], ids=str)
+@pytest.mark.parametrize("n", [1024, 2048])
+def test_no_device_holds_one_whole(n, mesh):
+    """Of q, r and what is held meanwhile: a few blocks, at either size."""
+    with devices(mesh):
+        a = jax.ShapeDtypeStruct((2 * n, n), np.float64, sharding=BLOCKS)
+        block = 2 * n * n * 8 // 8
+        program = measure(qr_blocks, a)
+        assert program.temporaries < 4 * block
+        assert program.outputs < 1.6 * block
+
+
+def test_the_largest_message_is_a_block_at_most_and_panels_narrow():
+    with devices((2, 4)):
+        assert plan_panels(2048) == Plan(2048, 32, 64, ("x", "y"), (2, 4))
+        assert len(stages(64)) == 4

@@ -1,0 +1,242 @@
+"""Bars are as long as their numbers, and spans lie where their times are."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from examples import charts
+from examples.charts import COLOURS, Span, bars, timeline
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parse(chart):
+    return ElementTree.fromstring(chart.svg)
+
+
+def percent(element, key):
+    return float(element.get(key).removesuffix("%"))
+
+
+def filled(chart):
+    """The bars of a chart, not the signs of its legend: colour, width in percent."""
+    rects = parse(chart).findall(f"{SVG}rect")
+    wide = [r for r in rects if r.get("width").endswith("%")]
+    return [(COLOURS.index(r.get("fill")), percent(r, "width")) for r in wide]
+
+
+def texts(element):
+    return [t.text for t in element.iter(f"{SVG}text")]
+
+
+# -------------------------------------------------------------------------------- bars
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"a": 7, "b": 1.25}, {"a": 1e-6, "b": 5e-7, "c": 0}, {"a": 3e9}]
+)
+@pytest.mark.parametrize("narrow", [True, False])
+def test_bars_are_as_long_as_their_numbers(numbers, narrow):
+    chart = bars(numbers, "blocks", narrow=narrow)
+    lengths = [wide for _, wide in filled(chart)]
+    most = max(numbers.values())
+    for wide, number in zip(lengths, numbers.values(), strict=True):
+        assert wide == pytest.approx(max(lengths) * number / most, abs=0.01)
+    assert max(lengths) >= 30
+
+
+def test_the_number_stands_at_the_end_of_its_bar():
+    chart = bars({"gather": 7000, "ring": 0.5}, "B")
+    ends = [f"{wide:.4g}%" for _, wide in filled(chart)]
+    said = [t for t in parse(chart).iter(f"{SVG}text") if t.get("dx")]
+    assert [t.get("x") for t in said] == ends
+    assert [t.text for t in said] == ["7,000 B", "0.5 B"]
+
+
+def test_series_have_a_colour_each_and_a_legend():
+    groups = {"n = 2048": {"ours": 1, "jnp": 3}, "n = 4096": {"jnp": 9}}
+    chart = bars(groups, "s")
+    assert [colour for colour, _ in filled(chart)] == [0, 1, 1]
+    root = parse(chart)
+    signs = [r for r in root.findall(f"{SVG}rect") if r.get("width") == "14"]
+    assert [COLOURS.index(r.get("fill")) for r in signs] == [0, 1]
+    assert texts(root)[:2] == ["ours", "jnp"]
+    lines = "n = 2048, ours: 1 s", "n = 2048, jnp: 3 s", "n = 4096, jnp: 9 s"
+    assert chart.lines == lines
+    assert str(chart) == "\n".join(lines)
+
+
+@pytest.mark.parametrize("mark", [0, 1, 4, 20])
+def test_a_mark_stands_at_its_number(mark):
+    chart = bars({"a": 4, "b": 2}, "times", mark=mark)
+    line = parse(chart).find(f"{SVG}line")
+    assert line.get("x1") == line.get("x2")
+    scale = filled(chart)[0][1] / 4
+    assert percent(line, "x1") == pytest.approx(mark * scale, rel=0.002)
+    assert percent(line, "x1") <= 100
+    assert f"{mark} times" in texts(parse(chart))
+
+
+def test_what_is_measured_is_said_below():
+    chart = bars({"a": 1}, axis="eight simulated devices on two cores")
+    last = parse(chart).findall(f"{SVG}text")[-1]
+    assert last.text == "eight simulated devices on two cores"
+    heights = [float(t.get("y")) for t in parse(chart).iter(f"{SVG}text")]
+    assert float(last.get("y")) == max(heights) <= float(parse(chart).get("height"))
+
+
+@pytest.mark.parametrize(
+    "numbers", [{}, {"a": -1}, {"a": float("nan")}, {"a": float("inf")}, {"a": {}}]
+)
+def test_bars_of_no_numbers_are_refused(numbers):
+    with pytest.raises(ValueError, match="bars begin at 0"):
+        bars(numbers)
+
+
+@pytest.mark.parametrize("mark", [-1, float("nan"), float("inf")])
+def test_a_mark_that_is_nowhere_is_refused(mark):
+    with pytest.raises(ValueError, match="bars begin at 0"):
+        bars({"a": 1}, mark=mark)
+
+
+# --------------------------------------------------------------------------- timelines
+
+WORK = {
+    "link": [Span(4, 8, "b2", 2), Span(0, 4, "b3", 3)],
+    "arithmetic": [Span(0, 3, "b0"), Span(3, 4, "", None), Span(4, 7, "b3", 3)],
+    "idle": [],
+}
+
+
+def spans(chart):
+    """The spans: their titles, and from where to where in percent."""
+    for inner in parse(chart).findall(f"{SVG}svg"):
+        x, wide = percent(inner, "x"), percent(inner, "width")
+        yield inner.find(f"{SVG}title").text, x, x + wide, inner
+
+
+@pytest.mark.parametrize("end", [None, 10, 16])
+@pytest.mark.parametrize("narrow", [True, False])
+def test_spans_lie_where_their_times_are(end, narrow):
+    found = list(spans(timeline(WORK, "steps", end=end, narrow=narrow)))
+    assert len(found) == 5
+    for title, start, stop, _ in found:
+        times = [float(n) for n in re.findall(r"from (\S+) to (\S+)", title)[0]]
+        assert start == pytest.approx(100 * times[0] / (end or 8), abs=0.01)
+        assert stop == pytest.approx(100 * times[1] / (end or 8), abs=0.01)
+
+
+def test_a_lane_has_a_height_of_its_own_and_its_name_beside_it():
+    chart = timeline(WORK)
+    heights = {}
+    for title, *_, inner in spans(chart):
+        heights.setdefault(title.split(",")[0], set()).add(inner.get("y"))
+    assert [len(each) for each in heights.values()] == [1, 1]
+    assert len({*map(min, heights.values())}) == 2
+    names = [t for t in parse(chart).findall(f"{SVG}text") if t.text in WORK]
+    assert [t.text for t in names] == list(WORK)
+    assert all(t.get("x") == "-8" and t.get("text-anchor") == "end" for t in names)
+    left = float(re.search(r"padding: 0 8px 0 ([\d.]+)px", chart.svg)[1])
+    assert left >= 8 + 6.5 * len("arithmetic")
+
+
+def test_waiting_is_hatched_and_work_has_its_colour():
+    for title, *_, inner in spans(timeline(WORK)):
+        (rect,) = inner.findall(f"{SVG}rect")
+        waits = "waits" in title
+        assert (rect.get("fill") == "none") == waits
+        assert bool(inner.findall(f"{SVG}path")) == waits
+        if "b3" in title:
+            assert rect.get("fill") == COLOURS[3]
+
+
+@pytest.mark.parametrize("now", [0, 3.5, 8])
+def test_what_begins_later_than_now_is_pale(now):
+    chart = timeline(WORK, now=now)
+    for title, *_, inner in spans(chart):
+        start = float(re.search(r"from (\S+)", title)[1])
+        rect = inner.find(f"{SVG}rect")
+        if "waits" not in title:
+            assert (rect.get("fill-opacity") == ".3") == (start >= now)
+    line = next(g for g in parse(chart).iter(f"{SVG}g") if g.get("data-key") == "now")
+    assert f"translate({100 * now / 8:.4g}%, 0px)" in line.get("style")
+
+
+def test_a_text_without_room_is_told_all_the_same():
+    long = "a product of two large matrices, step by step, and what came before it"
+    chart = timeline({"device 0": [Span(0, 1, long), Span(1, 40, "b")]}, narrow=True)
+    assert long not in texts(parse(chart))
+    assert long in chart.words
+    assert "b" in texts(parse(chart))
+
+
+@pytest.mark.parametrize(
+    ("last", "marks"),
+    [
+        (8, "0 2 4 6 8"),
+        (1, "0 0.2 0.4 0.6 0.8 1"),
+        (450, "0 100 200 300 400"),
+        (7, "0 2 4 6"),
+    ],
+)
+def test_the_axis_has_round_numbers(last, marks):
+    chart = timeline({"a": [Span(0, last)]}, "s")
+    words = texts(parse(chart))
+    assert words[: len(marks.split())] == marks.split()
+    assert "s" in words
+
+
+def test_a_timeline_tells_and_prints_what_happens():
+    chart = timeline(WORK, "steps")
+    assert chart.lines[0] == "link: b3 from 0 to 4; b2 from 4 to 8"
+    assert (
+        chart.lines[1]
+        == "arithmetic: b0 from 0 to 3; waits from 3 to 4; b3 from 4 to 7"
+    )
+    assert f'aria-label="{chart.words}"' in chart.svg
+    assert str(timeline({"a": [Span(0, 1)]})) == "a: busy from 0 to 1"
+
+
+@pytest.mark.parametrize(
+    ("lanes", "message"),
+    [
+        ({}, "nothing lasts: pass lanes with spans"),
+        ({"a": []}, "nothing lasts"),
+        ({"a": [Span(0, 0)]}, "nothing lasts"),
+        ({"a": [Span(2, 1), Span(2, 3)]}, "in a, .* ends before it begins"),
+        ({"a": [Span(-1, 1)]}, "or before 0"),
+        ({"a": [Span(0, 2), Span(1, 3)]}, "in a, .* overlap: pass two lanes"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(lanes, message):
+    with pytest.raises(ValueError, match=message):
+        timeline(lanes)
+
+
+# -------------------------------------------------------------------------------- both
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_letters_keep_their_size_however_narrow_the_page_is(narrow):
+    """No viewBox, which would scale them, and no width in pixels of what is long."""
+    for chart in (bars({"a": 1}, narrow=narrow), timeline(WORK, narrow=narrow)):
+        root = parse(chart)
+        assert root.get("viewBox") is None
+        assert root.get("width") == "100%"
+        assert f"max-width: {340 if narrow else 680}px" in root.get("style")
+        assert int(root.get("font-size")) >= 12
+
+
+def test_charts_have_no_ids_and_the_ink_of_the_page():
+    for chart in (bars({"<a>": 1}, mark=1), timeline({"<a>": [Span(0, 1, "&", None)]})):
+        assert not re.search(r"\bid=|<style|<script|href|url\(", chart.svg)
+        assert parse(chart).get("fill") == "currentColor"
+        assert chart._repr_html_() == f'<div class="chart">{chart.svg}</div>'
+        assert "<a>" in chart.words
+
+
+def test_words_on_a_colour_are_dark():
+    for *_, inner in spans(timeline(WORK)):
+        for text in inner.iter(f"{SVG}text"):
+            assert text.get("fill") == charts.INK

@@ -1,0 +1,76 @@
+"""The page on three compilers: what is kept is of its own programs."""
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import compilers
+import pytest
+import records
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "docs/global-view/data"
+ROWS = records.read(DATA / "compilers.csv")
+MISSING = [p for p in ("libtpu", "jax_plugins") if importlib.util.find_spec(p) is None]
+
+
+@pytest.fixture(scope="module")
+def names():
+    return compilers.page()
+
+
+def test_what_is_kept_was_compiled_from_the_programs_of_the_page(names):
+    """Else run `nox -s remeasure -- compilers`, with the names of what changed."""
+    kept = {row["program"]: row["lowered"] for row in ROWS}
+    assert kept == {
+        name: compilers.lowered(*program) for name, program in names["programs"].items()
+    }
+
+
+def test_another_program_has_another_digest(names):
+    made = {compilers.lowered(*program) for program in names["programs"].values()}
+    # "gather" and "gather x" are one program, for two kinds of meshes
+    assert len(made) == len(names["programs"]) - 1
+
+
+def test_every_program_is_kept_for_a_tpu_and_a_gpu_or_says_for_which():
+    machines = {}
+    for row in ROWS:
+        machines.setdefault(row["program"], set()).add(row["machine"])
+    fewer = {name for name, found in machines.items() if not {"H100", "v5p"} <= found}
+    assert fewer == {"gather x", "gather y", "gather x, y"}
+
+
+def test_instructions_lose_their_attributes_and_stay_in_order():
+    text = (
+        "HloModule m\n\n%f (a: f32[]) -> f32[] {\n  ROOT %b = f32[] add(%a, %a)\n}\n"
+        "\nENTRY %main (p: f32[8]) -> f32[8] {\n"
+        "  %p = f32[8]{0} parameter(0), metadata={op_name=x}\n"
+        "  ROOT %r = f32[8]{0} negate(%p), backend_config={}\n}\n"
+    )
+    assert [*compilers.schedule(text)] == [
+        "%p = f32[8]{0} parameter(0)",
+        "ROOT %r = f32[8]{0} negate(%p)",
+    ]
+
+
+def test_only_programs_that_are_compiled_again_lose_their_instructions():
+    old = records.read(DATA / "schedules.csv")
+    left = compilers.others(DATA / "schedules.csv", [{"program": "step"}])
+    assert left == [row for row in old if row["program"] != "step"] != old
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}")
+def test_the_program_for_a_laptop_prints_the_first_bytes_of_the_page(run, tmp_path):
+    text = compilers.PAGE.read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    (tmp_path / "this.py").write_text(program)
+    for name in "communication", "machines":
+        shutil.copy(ROOT / f"src/examples/{name}.py", tmp_path)
+    printed = run("this.py", cwd=tmp_path).splitlines()
+    told = {line.split()[0]: int(line.split()[1]) for line in printed}
+    kept = {r["machine"]: int(r["sent"]) for r in ROWS if r["program"] == "step"}
+    assert [*told] == ["CPU", "H100", "v5p", "v6e"]
+    del told["CPU"]
+    assert told == {machine: kept[machine] for machine in told}

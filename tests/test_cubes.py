@@ -1,0 +1,217 @@
+"""A cube shows the blocks of three axes that are seen, and names those behind them."""
+
+import itertools
+import re
+from xml.etree import ElementTree
+
+import jax
+import numpy as np
+import pytest
+
+from examples.cubes import cube
+from examples.films import Film
+from examples.pictures import beside, draw
+from examples.views import missing
+
+SVG = "{http://www.w3.org/2000/svg}"
+SPECS = [
+    jax.P("x", "y", "z"),
+    jax.P(("x", "y", "z")),
+    jax.P(None, ("x", "y"), "z"),
+    jax.P("z", None, "x"),
+    jax.P(None, "y"),
+    jax.P(),
+]
+
+
+def picture(spec, shape=(8, 16, 32), sizes=(2, 2, 2), some=slice(None)):
+    mesh = jax.make_mesh(sizes, tuple("xyz"[: len(sizes)]), devices=jax.devices()[some])
+    return draw(jax.NamedSharding(mesh, spec), shape)
+
+
+def faces(drawn):
+    """Of each face: its corners in the picture, and the block that its title says."""
+    for group in ElementTree.fromstring(drawn.svg).findall(f"{SVG}g"):
+        matrix = re.findall(r"-?[\d.]+", group.get("transform"))
+        a, b, c, d, e, f = map(float, matrix)
+        frame = next(r for r in group.iter(f"{SVG}rect") if r.get("stroke"))
+        wide, high = float(frame.get("width")), float(frame.get("height"))
+        ends = [(0, 0), (wide, 0), (wide, high), (0, high)]
+        corners = [(a * x + c * y + e, b * x + d * y + f) for x, y in ends]
+        title = group.find(f"{SVG}g/{SVG}title").text
+        spans = re.search(r"\[(.*)\]", title)[1].split(", ")
+        yield (
+            np.array(corners),
+            tuple(tuple(map(int, s.split(":"))) for s in spans),
+            title,
+        )
+
+
+def area(corners):
+    x, y = corners.T
+    return abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
+
+
+def inside(point, corners):
+    turns = np.roll(corners, -1, axis=0) - corners
+    crossed = (
+        turns[:, 0] * (point - corners)[:, 1] - turns[:, 1] * (point - corners)[:, 0]
+    )
+    return (crossed > 1e-6).all() or (crossed < -1e-6).all()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize(
+    "some", [slice(None), slice(None, None, -1)], ids=["on", "back"]
+)
+def test_every_block_is_seen_or_named_as_behind_others(spec, some):
+    drawn = cube(picture(spec, some=some))
+    seen = {block for _, block, _ in faces(drawn)}
+    every = {
+        tuple((c[i], c[i + 1]) for c, i in zip(drawn.cuts, block, strict=True)): ids
+        for block, ids in drawn.holders.items()
+    }
+    assert seen <= every.keys()
+    hidden = sorted({d for block in every.keys() - seen for d in every[block]})
+    told = drawn.caption.partition("behind others: ")[2]
+    assert told == ", ".join(map(str, hidden))
+
+
+def test_of_eight_blocks_the_one_at_the_back_below_at_the_left_is_hidden():
+    assert cube(picture(jax.P("x", "y", "z"))).caption.endswith("behind others: 6")
+    assert "behind" not in cube(picture(jax.P(("x", "y", "z")))).caption
+    assert "behind" not in cube(picture(jax.P(None, "y", ("x", "z")))).caption
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_faces_lie_beside_each_other(spec):
+    """The middle of a face is in no other face."""
+    found = [corners for corners, *_ in faces(cube(picture(spec)))]
+    for corners in found:
+        middle = corners.mean(axis=0)
+        assert [inside(middle, other) for other in found].count(True) == 1
+        assert inside(middle, corners)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_axis_0_goes_back_axis_1_down_and_axis_2_to_the_right(spec):
+    """On each side, a block that is further along an axis lies where the axis goes."""
+    moves, moved = np.array([[0.866, -0.5], [0, 1], [0.866, 0.5]]), 0
+    sides = {}
+    for corners, block, _ in faces(cube(picture(spec))):
+        edges = np.sign(np.round(np.diff(corners, axis=0)[:2], 2))
+        side = sides.setdefault(edges.tobytes(), {})
+        side[tuple(start for start, _ in block)] = corners.mean(axis=0)
+    assert len(sides) == 3
+    for side in sides.values():
+        for (one, at), (other, there) in itertools.permutations(side.items(), 2):
+            step = np.sign(np.subtract(other, one))
+            if np.count_nonzero(step) == 1:
+                way = (there - at) / np.linalg.norm(there - at)
+                np.testing.assert_allclose(way, step @ moves, atol=0.01)
+                moved += 1
+    assert moved or spec == jax.P()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_face_has_the_colours_and_the_numbers_of_its_devices(spec):
+    drawn = cube(picture(spec))
+    svg = ElementTree.fromstring(drawn.svg)
+    for group in svg.findall(f"{SVG}g/{SVG}g"):
+        title = group.find(f"{SVG}title").text.split("[")[0]
+        ids = {int(word) for word in re.findall(r"\d+", title)}
+        named = {int(t.text) for t in group.iter(f"{SVG}text") if t.text.isdigit()}
+        assert len(group.findall(f"{SVG}polygon")) == len(ids)
+        assert named <= ids
+
+
+def test_slabs_look_like_slabs_and_pencils_like_pencils():
+    """One has eight faces at the side, the other eight at the front."""
+
+    def count(drawn, wide, high):
+        return sum(
+            abs(np.linalg.norm(c[1] - c[0]) - wide) < 9
+            and abs(np.linalg.norm(c[2] - c[1]) - high) < 9
+            for c, *_ in faces(drawn)
+        )
+
+    slabs = cube(picture(jax.P(("x", "y", "z")), (16, 16, 16)))
+    pencils = cube(picture(jax.P(None, "x", ("y", "z")), (16, 16, 16)))
+    edge = max(np.linalg.norm(c[1] - c[0]) for c, *_ in faces(slabs))
+    assert count(slabs, edge / 8, edge) == 8
+    assert count(slabs, edge, edge / 8) == 8
+    assert count(slabs, edge, edge) == 1
+    assert count(pencils, edge / 4, edge / 2) == 8
+    assert count(pencils, edge / 4, edge) == 4
+    assert count(pencils, edge, edge / 2) == 2
+
+
+def test_of_four_axes_the_first_two_go_back():
+    drawn = cube(picture(jax.P("x", "y"), (4, 4, 8, 8), (2, 4)))
+    assert {block[:2] for _, block, _ in faces(drawn)} == {
+        ((a, a + 2), (b, b + 1)) for a in (0, 2) for b in range(4)
+    }
+    assert "axes 0-1" in drawn.svg
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 8), (64, 4, 4), (4, 64, 4), (4, 4, 256)])
+@pytest.mark.parametrize("wide", [320, 226])
+def test_nothing_is_drawn_outside(shape, wide):
+    drawn = cube(picture(jax.P("x", "y", "z"), shape))
+    root = ElementTree.fromstring(drawn.at(wide))
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert width <= wide
+    corners = np.concatenate([c for c, *_ in faces(drawn)])
+    assert (corners > 0).all()
+    end = ElementTree.fromstring(drawn.svg)
+    assert (corners < [float(end.get("width")), float(end.get("height"))]).all()
+    for text in root.findall(f"{SVG}text"):
+        x, y = map(float, re.findall(r"-?[\d.]+", text.get("transform"))[4:])
+        assert 0 < x < width
+        assert 0 < y < height
+
+
+def test_text_on_the_darkest_side_is_read_as_well_as_axe_asks():
+    """Black of 20 % lies on both, the colour and the letters."""
+
+    def light(colour):
+        values = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) * 0.8 / 255
+        low, high = values / 12.92, ((values + 0.055) / 1.055) ** 2.4
+        return np.where(values <= 0.04045, low, high) @ [0.2126, 0.7152, 0.0722]
+
+    svg = cube(picture(jax.P("x", "y", "z"))).svg
+    assert max(map(float, re.findall(r'fill-opacity="([\d.]+)"', svg))) == 0.2
+    fills = set(re.findall(r'<polygon points="[^"]*" fill="(#\w+)"', svg))
+    (ink,) = set(re.findall(r'<text[^>]* fill="(#\w+)"', svg))
+    assert len(fills) >= 7
+    for fill in fills:
+        assert (light(fill) + 0.05) / (light(ink) + 0.05) > 4.5
+
+
+def test_a_cube_stands_in_rows_and_films_and_prints_as_the_picture_does():
+    plain = picture(jax.P("x", "y", "z"))
+    drawn = cube(plain)
+    assert drawn.words == plain.words
+    assert str(drawn).splitlines()[1:] == str(plain).splitlines()[1:]
+    assert beside(drawn, "→", drawn)._repr_html_().count("<svg") == 2
+    small, large = (
+        float(re.search(r'width="(\d+)"', drawn.at(w))[1]) for w in (226, 320)
+    )
+    assert small < large
+    film = Film([(drawn, "One."), (cube(picture(jax.P("y"))), "Two.")])
+    assert film._repr_html_().count("<svg") == 2
+    assert not re.search(r"\bid=|<style|href|url\(", film._repr_html_())
+
+
+def test_what_is_missing_is_hatched_on_a_cube():
+    before, after = picture(jax.P(None, "x", "y")), picture(jax.P("x", None, "y"))
+    drawn = cube(missing(before, after))
+    hatched = [t for t in re.findall(r"<g><title>.*?</g>", drawn.svg) if "<path" in t]
+    assert 0 < len(hatched) < len(list(faces(drawn)))
+    assert "behind others" in drawn.caption
+
+
+@pytest.mark.parametrize("shape", [(), (8,), (8, 8)])
+def test_fewer_axes_are_no_cube(shape):
+    with pytest.raises(ValueError, match="a cube has three axes, not the shape"):
+        cube(picture(jax.P(), shape))

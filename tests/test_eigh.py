@@ -1,0 +1,404 @@
+import functools
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+from on_devices import assert_agreed, devices, noise
+
+from examples import eigh as reduction
+from examples.communication import measure
+from examples.eigh import ON_EACH, eigh, eigvalsh
+from examples.secular import IN_PAIRS, cost
+
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
+BLOCKS = jax.P("x", "y")
+solve = functools.partial(eigh, tridiagonal=IN_PAIRS)
+values = functools.partial(eigvalsh, tridiagonal=IN_PAIRS)
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def symmetric(n, dtype=np.float64, seed=0):
+    a = noise(n, n, dtype=dtype, seed=seed)
+    return ((a + a.conj().T) / 2).astype(dtype)
+
+
+def with_values(w, seed=0):
+    """Return a symmetric matrix with these eigenvalues."""
+    q, _ = np.linalg.qr(noise(len(w), len(w), seed=seed))
+    return (q * w) @ q.T
+
+
+def errors(a, w, v):
+    """Return residual and angles, in units of n eps, as float64 sees them."""
+    n, unit = len(a), np.finfo(a.dtype).eps * len(a)
+    wide = np.result_type(a.dtype, np.float64)
+    a, w, v = np.asarray(a, wide), np.asarray(w, np.float64), np.asarray(v, wide)
+    norm = np.abs(np.linalg.eigvalsh(a)).max() or 1
+    assert (np.diff(w) >= 0).all()
+    residual = np.abs(a / norm @ v - v * (w / norm)).max()
+    return residual / unit, np.abs(v.conj().T @ v - np.eye(n)).max() / unit
+
+
+N = 64
+
+
+def zoo():
+    """Return symmetric matrices with clustered, repeated and graded eigenvalues."""
+    i = np.arange(N)
+    block = symmetric(N)
+    block[8:, 8:] *= 1e-19
+    block[:8, 8:] = block[8:, :8] = 0
+    apart = np.kron(np.eye(8), symmetric(8))
+    wilkinson = np.diag(np.abs(i - N / 2)) + np.eye(N, k=1) + np.eye(N, k=-1)
+    arrow = np.diag(i + 1.0)
+    arrow[0] = arrow[:, 0] = 1
+    scale = np.logspace(0, -9, N)
+    rank = noise(N, 3)
+    return {
+        "random": symmetric(N),
+        "clustered": with_values(1 + 1e-9 * i),
+        "graded eigenvalues": with_values(np.logspace(-12, 0, N)),
+        "graded rows": symmetric(N) * scale * scale[:, None],
+        "eight values": with_values(i % 8.0),
+        "half 1, half -1": with_values(np.sign(i - N / 2 + 0.5)),
+        "identity": np.eye(N),
+        "zero": np.zeros((N, N)),
+        "rank 3": rank @ rank.T,
+        "apart": apart,
+        "Wilkinson": wilkinson,
+        "diagonal": np.diag(noise(N)),
+        "chain": 2 * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1),
+        "arrow": arrow,
+        "ones": np.ones((N, N)),
+        "large": symmetric(N) * 1e30,
+        "small": symmetric(N) * 1e-30,
+        "a block alone": block,
+    }
+
+
+ZOO = zoo()
+
+
+@functools.cache
+def lapack(name, dtype):
+    a = ZOO[name].astype(dtype)
+    return errors(a, *jnp.linalg.eigh(jnp.asarray(a)))
+
+
+# ------------------------------------------------------------------- right answers
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_errors_are_at_most_three_times_those_of_lapack(dtype):
+    """Of the same dtype: NumPy's of float32 are those of float64. Or 6 eps in all."""
+    with devices((2, 4)):
+        for name, hard in ZOO.items():
+            a = hard.astype(dtype)
+            w, v = solve(jax.device_put(a, BLOCKS))
+            theirs = np.maximum(lapack(name, dtype), 2 / N)
+            assert (errors(a, w, v) <= 3 * theirs).all(), name
+
+
+def test_equal_eigenvalues_have_residuals_of_rounding_in_the_last_join():
+    with devices((2, 4)):
+        for repeats in 2, 16, 32:
+            a = with_values(np.arange(N) // repeats * 1.0, seed=repeats)
+            a = (a + a.T) / 2
+            assert max(errors(a, *solve(jax.device_put(a, BLOCKS)))) < 0.5
+
+
+def test_wider_panels_are_turned_back_across_the_windows_of_the_reduction():
+    """Their reflectors are zero above the window in which they were made."""
+    a = symmetric(256, np.float32)
+    with devices((2, 4)):
+        w, v = compiled(eigh, 256)(jax.device_put(a, BLOCKS))
+    assert max(errors(a, w, v)) < 0.1
+
+
+CASES = [
+    ((1, 1), AUTO, np.complex64, 7),
+    ((1, 8), EXPLICIT, np.float64, 48),
+    ((8, 1), EXPLICIT, np.complex128, 24),
+    ((4, 2), EXPLICIT, np.float32, 100),
+    ((3, 2), AUTO, np.float64, 20),
+    ((1, 7), AUTO, np.float32, 63),
+    ((5, 1), EXPLICIT, np.complex128, 2),
+    ((2, 4), AUTO, np.float64, 1),
+]
+
+
+@pytest.mark.parametrize(("shape", "kind", "dtype", "n"), CASES)
+def test_any_mesh_any_size_and_any_type(shape, kind, dtype, n):
+    a = symmetric(n, dtype)
+    fits = [None if n % k else name for name, k in zip("xy", shape, strict=True)]
+    with devices(shape, kind), jax.numpy_dtype_promotion("strict"):
+        placed = jax.device_put(a, jax.P(*fits))
+        w, v = solve(placed)
+        assert_agreed(w, v)
+        assert w.sharding.is_fully_replicated
+        assert v.sharding.is_equivalent_to(placed.sharding, 2)
+        assert v.dtype == dtype
+        assert w.dtype == a.real.dtype
+        assert max(errors(a, w, v)) < max(0.4, 8 / n)
+    size = np.abs(w).max()
+    np.testing.assert_allclose(w, np.linalg.eigvalsh(a), atol=size * eps(dtype) * 30)
+
+
+def eps(dtype):
+    return np.finfo(dtype).eps
+
+
+def test_values_alone_are_those_of_the_vectors():
+    with devices((2, 4)):
+        for a in [symmetric(N), *ZOO.values()]:
+            w = values(a)
+            size = np.abs(w).max() or 1
+            assert w.sharding.is_fully_replicated
+            expected = np.linalg.eigvalsh(a)
+            np.testing.assert_allclose(w / size, expected / size, atol=30 * eps(float))
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "n"), [((2, 4), EXPLICIT, 40), ((3, 2), AUTO, 7)]
+)
+def test_without_another_file_each_device_solves_the_tridiagonal_problem(
+    shape, kind, n
+):
+    a = symmetric(n, np.complex64)
+    with devices(shape, kind):
+        w, v = eigh(a, ON_EACH)
+        assert_agreed(w, v)
+        assert max(errors(a, w, v)) < max(0.4, 8 / n)
+        if shape == (2, 4):
+            np.testing.assert_allclose(eigvalsh(a, ON_EACH), w, atol=1e-5)
+
+
+def test_the_hermitian_part_of_any_matrix_counts_as_in_jax():
+    a = noise(N, N)
+    with devices((2, 4)):
+        w, v = solve(jax.device_put(a, BLOCKS))
+        assert_agreed(w, v)
+    np.testing.assert_allclose(w, jnp.linalg.eigh(jnp.asarray(a))[0], atol=1e-12)
+    assert max(errors((a + a.T) / 2, w, v)) < 0.4
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_nan_anywhere_makes_all_nan(wrong):
+    a = symmetric(N)
+    a[3, 50] = wrong
+    with devices((2, 4)):
+        for answer in (*solve(jax.device_put(a, BLOCKS)), values(a)):
+            assert np.isnan(answer).all()
+
+
+# ---------------------------------------------------------------- names, types, batches
+
+
+@pytest.mark.parametrize(
+    ("kinds", "axes", "spec"),
+    [
+        ((AUTO, EXPLICIT, AUTO), ("a", "c"), jax.P("b", "a")),
+        ((EXPLICIT, AUTO, EXPLICIT), ("c", "a"), jax.P("c", "b")),
+    ],
+)
+def test_axes_of_any_name_and_order_and_a_third_axis_left_alone(kinds, axes, spec):
+    a = symmetric(16)
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("a", "b", "c"), kinds)):
+        w, v = solve(jax.device_put(a, spec), axes=axes)
+        expected = jax.NamedSharding(v.sharding.mesh, jax.P(*axes))
+        assert v.sharding.is_equivalent_to(expected, 2)
+    assert max(errors(a, w, v)) < 0.4
+
+
+def test_vmap_solves_many():
+    a = np.stack([symmetric(8), symmetric(8, seed=1)])
+    with devices((2, 2)):
+        w, v = jax.vmap(solve)(a)
+    for one in zip(a, w, v, strict=True):
+        assert max(errors(*one)) < 1
+
+
+# ----------------------------------------------------------------------- gradients
+
+
+def weighted(solve):
+    """Return a function of a that depends on all, whatever the phases of vectors."""
+
+    def loss(a):
+        w, v = solve(a)
+        i = np.arange(v.size).reshape(v.shape)
+        return (jnp.cos(w) * np.arange(w.size)).sum() + (abs(v) ** 2 * np.cos(i)).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "dtype", "n"),
+    [((2, 4), EXPLICIT, np.float64, 16), ((3, 2), AUTO, np.complex128, 10)],
+)
+def test_derivatives_of_all_orders_are_those_of_jax(shape, kind, dtype, n):
+    a, change = symmetric(n, dtype), noise(n, n, dtype=dtype, seed=3)
+
+    def three(solve):
+        f = weighted(solve)
+
+        def run(a, change):
+            slope = jax.jvp(f, (a,), (change,))[1]
+            return slope, *jax.jvp(jax.grad(f), (a,), (change,))
+
+        return jax.jit(run)
+
+    expected = three(jnp.linalg.eigh)(a, change)
+    fits = [None if n % k else name for name, k in zip("xy", shape, strict=True)]
+    with devices(shape, kind):
+        placed = jax.device_put(a, jax.P(*fits)), jax.device_put(change, jax.P(*fits))
+        found = three(solve)(*placed)
+    if None not in fits:
+        assert found[1].sharding.is_equivalent_to(placed[0].sharding, 2)
+    for ours, theirs in zip(found, expected, strict=True):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(ours / scale, theirs / scale, atol=1e-9)
+
+
+def test_values_have_derivatives_of_all_orders():
+    a, change = symmetric(16), noise(16, 16, seed=3)
+
+    def two(values):
+        slope = jax.grad(lambda a: (values(a) ** 3).sum())
+        return jax.jit(lambda a: jax.jvp(slope, (a,), (change,)))
+
+    expected = two(jnp.linalg.eigvalsh)(a)
+    with devices((2, 4)):
+        found = two(values)(jax.device_put(a, BLOCKS))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10 * np.abs(theirs).max())
+
+
+def test_equal_eigenvalues_have_derivatives_that_are_not_finite_as_in_jax():
+    """A diagonal matrix is reduced without rounding, so the values are equal."""
+    a = np.diag(np.repeat([1.0, 2.0, 4.0, 8.0], 4))
+
+    def two(solve):
+        values = jax.grad(lambda a: (solve(a)[0] ** 2).sum())
+        vectors = jax.grad(lambda a: (solve(a)[1] ** 3).sum())
+        return jax.jit(lambda a: (values(a), vectors(a)))(a)
+
+    with devices((2, 4)):
+        ours = two(functools.partial(eigh, tridiagonal=ON_EACH))
+    for found, expected in zip(ours, two(jnp.linalg.eigh), strict=True):
+        assert np.isfinite(found).all() == np.isfinite(expected).all()
+    np.testing.assert_allclose(ours[0], 2 * a, atol=1e-12)
+    assert not np.isfinite(ours[1]).all()
+
+
+# --------------------------------------------------------------------------- costs
+
+
+@functools.cache
+def compiled(f, n, *options):
+    """Compile a function of a matrix in blocks, on the mesh in context."""
+    mesh = jax.sharding.get_abstract_mesh()
+    sharding = jax.NamedSharding(mesh, BLOCKS)
+    a = jax.ShapeDtypeStruct((n, n), np.float32, sharding=sharding)
+    return f.lower(a, *(options or [IN_PAIRS])).compile()
+
+
+def predicted(n, vectors):
+    """Return the bytes and the collectives of the reduction of float32 on 2 x 4."""
+    plan = reduction.plan_pieces(n, ("x", "y"))
+    windows = reduction.panel_windows(n // plan.width)
+    lengths = (
+        4
+        * plan.width
+        * sum((last - first) * (n - first * plan.width) for first, last in windows)
+    )
+    block, panels = 4 * n * n // 8, n // plan.width
+    # a column: a sum of half a vector along y, a gather of one along x; a panel: the
+    # gathers of as much along both
+    sent = lengths * (3 / 4 + 1 / 2) + lengths * (3 / 8 + 1 / 2)
+    sent += block * (3 / 4 + 1 + 1 / 2) + 7 + 7 + 7 * n  # the adjoint, and numbers
+    counts = {"all-reduce": n + 3, "all-gather": n + 2 * panels}
+    counts |= {"all-to-all": 2, "collective-permute": 1}
+    if vectors:  # as blocks; then a gather along y and a sum along x for each group
+        wide = plan.width * max(1, min(128, n // 8) // plan.width)
+        groups = reduction.panel_windows(n // wide)
+        lengths = wide * sum((last - i) * (n - i * wide) for i, last in groups)
+        sent += block * (3 / 4 + 1 / 2)
+        sent += lengths * 4 * 3 / 8 + 4 * n * (wide + n // 4)
+        counts["all-to-all"] += 2
+        counts["all-gather"] += n // wide
+        counts["all-reduce"] += n // wide
+    return sent, counts
+
+
+def test_a_device_holds_four_blocks_and_a_hundred_rows_whatever_the_size():
+    """And sends what is predicted, with one window and with several."""
+    with devices((2, 4)):
+        cases = [(eigh, 64), (eigh, 256), (eigvalsh, 256)]
+        programs = [measure(compiled(*case)) for case in cases]
+        for (f, n), one in zip(cases, programs, strict=True):
+            block, inner = 4 * n * n // 8, IN_PAIRS[f is eigvalsh]
+            assert one.temporaries < 4 * block + 100 * 4 * n
+            assert max(step.bytes for step in one.collectives) <= block
+            sent, counts = predicted(n, f is eigh)
+            joins = cost(inner, jax.ShapeDtypeStruct((n,), np.float32))
+            assert one.sent == sent + joins.sent
+            assert one.counts == dict(Counter(counts) + Counter(joins.counts))
+    _, vectors, alone = programs
+    assert alone.temporaries < 0.85 * vectors.temporaries
+    assert alone.sent < 0.75 * vectors.sent
+
+
+def test_a_gradient_sends_blocks_and_holds_blocks():
+    n = 128
+    with devices((2, 4)):
+        slope = jax.jit(jax.grad(lambda a, _: (values(a) ** 2).sum()))
+        one = measure(compiled(slope, n, 0.0))
+    block = 4 * n * n // 8
+    assert one.temporaries < 6 * block + 100 * 4 * n
+    assert max(step.bytes for step in one.collectives) <= block
+
+
+# -------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("a", "complaint"),
+    [
+        (np.ones((4, 8)), r"a \(4, 8\) is no square matrix: pass \[N, N\], or"),
+        (np.ones((2, 8, 8)), r"a \(2, 8, 8\) is no square matrix"),
+        (np.ones((0, 0)), r"a \(0, 0\) is no square matrix"),
+        (np.ones((8, 8), int), "a is of int64: pass an array of one of"),
+        (np.ones((8, 8), np.float16), "a is of float16"),
+        ([[1.0]], "a is of list"),
+    ],
+)
+def test_what_is_no_such_matrix_is_refused(a, complaint):
+    with devices((2, 4)):
+        for f in eigh, eigvalsh:
+            with pytest.raises(ValueError, match=complaint):
+                f(a, IN_PAIRS)
+
+
+def test_another_mesh_is_refused():
+    a = np.ones((8, 8))
+    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
+        solve(a)
+    with devices((2, 4)):
+        for axes in ("x", "x"), ("x",):
+            with pytest.raises(ValueError, match="pass the names of two axes"):
+                solve(a, axes=axes)
+        inside = jax.shard_map(values, in_specs=BLOCKS, out_specs=jax.P())
+        with pytest.raises(ValueError, match="call it outside"):
+            inside(jax.device_put(a, BLOCKS))
+    mixed = jax.make_mesh((2, 4), ("x", "y"), (AUTO, EXPLICIT))
+    with jax.set_mesh(mixed), pytest.raises(ValueError, match="of two types"):
+        solve(a)

@@ -1,0 +1,178 @@
+"""The page of errors explains every error of the book, and nothing that nobody met."""
+
+import csv
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from book import error_index
+from book.page import Page
+from tiny_site import HEAD, Site
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TABLE = error_index.table_of(DOCS)
+CUT = {"divide-1", "network-6"}  # they were kept without their constant words
+OURS = "last value|raised|was in step|left without|took over|not answer|waited over"
+CELL = "\n```{{code-cell}}\n:raises: {}\n\n{}\n```\n"
+
+
+@cache
+def table():
+    return error_index.entries(TABLE)
+
+
+@cache
+def cells():
+    """Return the cells of each entry, those of each module, and those of neither."""
+    return error_index.sorted_out(DOCS)
+
+
+def names(text):
+    return [entry.name for entry in error_index.matches(text, table())]
+
+
+@cache
+def said_on(name):
+    """Return a page and the data that it reads, as one line."""
+    page = Page(DOCS / f"{name}.md", DOCS)
+    texts = [re.sub(r"\n! |…", lambda m: " " if m[0][0] == "\n" else "...", page.text)]
+    texts += [file.read_text() for file in page.data if file.suffix == ".csv"]
+    return " ".join(" ".join(texts).split())
+
+
+def is_said(entry):
+    """Tell whether a page that the entry names has its words."""
+    pages = {path.partition("#")[0] for path in entry.page}
+    patterns = list(map(error_index.pattern, entry.patterns))
+    return any(
+        each.search(said_on(name).replace("`", ""))
+        for name in pages
+        for each in patterns
+    )
+
+
+def test_every_error_of_the_book_has_an_entry_or_is_of_a_module():
+    rest = cells()[2]
+    assert [(each.page.name, each.line, each.phrase) for each in rest] == []
+
+
+def test_no_error_has_two_entries():
+    by_entry, by_module, _ = cells()
+    places = [each for found in by_entry.values() for each in found]
+    places += [each for found in by_module.values() for each in found]
+    found = [(each.page.name, each.line) for each in places]
+    assert len(found) == len({*found})
+
+
+def test_every_entry_has_a_cell_a_page_that_says_it_or_a_source_with_its_date():
+    by_entry = cells()[0]
+    alone = [e for e in table() if not by_entry[e.name] and not is_said(e)]
+    assert [e.name for e in alone if not e.source] == []
+    for entry in table():
+        assert bool(entry.source) == bool(re.search(r"\d{4}-\d\d-\d\d", entry.date))
+
+
+def test_an_entry_is_short_and_says_what_to_do():
+    for entry in table():
+        assert entry.group in error_index.GROUPS
+        assert entry.means.endswith((".", ")"))
+        assert entry.cure.endswith(".")
+        assert len(f"{entry.means} {entry.cure}") < 520, entry.name
+
+
+def test_its_links_lead_to_pages_and_sections():
+    for entry in table():
+        for path in entry.page:
+            title, _ = error_index.section_at(path, DOCS)
+            other = Page(DOCS / f"{path.partition('#')[0]}.md", DOCS)
+            assert ("#" in path) == (title != other.title), path
+
+
+def test_words_of_one_entry_do_not_fit_another():
+    for entry in table():
+        assert names(entry.words.replace("...", "7")) == [entry.name]
+
+
+def test_the_failures_that_were_kept_are_explained():
+    with open(DOCS / "processes/data/failures.csv", newline="") as file:
+        seen = {row["seen"] for row in csv.DictReader(file)}
+    told = [each for words in seen for each in words.split(", then ") if each]
+    told = [each for each in told if not re.search(OURS, each)]
+    assert len(told) > 3
+    assert [each for each in told if not names(each)] == []
+
+
+def test_errors_that_readers_brought_are_found():
+    with open(DOCS.parent / "tests/search/errors.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["set"] == "tune"]
+    rows = [row for row in rows if "decoy" not in row["missing"]]
+    assert {row["id"] for row in rows if not names(row["line"])} == CUT
+
+
+@pytest.mark.parametrize("before", ["", "E   ", "[rank3]: ", "[0] "])
+def test_a_traceback_is_found_behind_the_marks_of_a_launcher(before):
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/home/me/train.py", line 12, in <module>',
+        "ShardingTypeError: Contracting dimensions are sharded",
+        "and it is ambiguous how the output should be sharded. Please specify",
+    )
+    text = "\n".join(before + line for line in lines)
+    assert names(text) == ["ambiguous-contraction"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "KeyError: 'x'", "ValueError: operands could not be broadcast together"],
+)
+def test_what_the_book_does_not_know_fits_no_entry(text):
+    assert names(text) == []
+
+
+TOML = """
+[too-many]
+group = "mesh"
+kind = "ValueError"
+words = "ask for ... at most"
+means = "There are fewer."
+cure = "Ask for one."
+"""
+
+
+def site(tmp_path, cell):
+    """Build a book with a page that raises, and the page of errors."""
+    (tmp_path / "src/examples").mkdir(parents=True)
+    pages = {
+        "index.md": "# Book\n\n```{toctree}\nz/first\nreference/errors\n```\n",
+        "z/first.md": f"{HEAD}\n# The first\n\n## A part\n{cell}",
+        "reference/data/errors.toml": TOML,
+        "reference/errors.md": "# Errors\n\n```{error-index}\n```\n",
+    }
+    return Site(
+        tmp_path,
+        pages,
+        extensions=["myst_nb", "book.error_index"],
+        nb_execution_mode="off",
+        nitpicky=True,
+        exclude_patterns=["**/data"],
+        suppress_warnings=["myst-nb.lexer"],
+    )
+
+
+def test_an_entry_has_an_address_its_words_and_a_link_to_the_cell(tmp_path):
+    built = site(tmp_path, CELL.format("ValueError ask for 3 at most", "f(4)"))
+    html = built("reference/errors.html")
+    (words,) = re.findall(r'data-words="([^"]*)"', html)
+    assert json.loads(words.replace("&quot;", '"')) == ["ask for ... at most"]
+    assert 'id="error-too-many"' in html
+    assert 'href="../z/first.html#raises-valueerror-ask-for-at-most"' in html
+    assert 'id="raises-valueerror-ask-for-at-most"' in built("z/first.html")
+    assert built.warnings == ""
+
+
+def test_an_error_without_an_entry_is_named(tmp_path):
+    built = site(tmp_path, CELL.format("ValueError never heard of", "f(4)"))
+    assert "never heard of: no entry in errors.toml fits it" in built.warnings
+    assert "first.md" in built.warnings or "z/first" in built.warnings

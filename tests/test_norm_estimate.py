@@ -1,0 +1,209 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+from on_devices import assert_agreed, devices, noise
+
+from examples import norm_estimate
+from examples.communication import measure
+from examples.norm_estimate import Grid, Inverse, place
+
+KINDS = [AxisType.Explicit, AxisType.Auto]
+AXES = "x", "y"
+MESHES = [(1, 1), (2, 4), (4, 2), (3, 2)]
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def by(inverse, out=()):
+    """Return a solver that multiplies by an inverse from NumPy, and lays x out so."""
+
+    def multiply(m, b):
+        b = place(b, jax.P())
+        return place(jnp.asarray(m).astype(b.dtype) @ b, jax.P(*out))
+
+    return tuple(functools.partial(multiply, m) for m in (inverse, inverse.conj().T))
+
+
+def norms_in_blocks(inverse, weights, out=AXES, axes=AXES):
+    """Estimate with everything in blocks."""
+    known = Inverse(by(inverse, out), axes)
+    run = jax.jit(lambda w: known.norms(place(w, jax.P(*axes))))
+    return run(weights)
+
+
+def truths(inverse, weights):
+    """The numbers that are estimated, in NumPy."""
+    size = np.abs(inverse)
+    return (size @ np.abs(weights)).max(0), size.sum(1).max()
+
+
+def with_condition(n, c, dtype=np.float64):
+    left, right = (np.linalg.qr(noise(n, n, dtype=dtype, seed=s))[0] for s in (1, 2))
+    return left * np.geomspace(1, 1 / c, n) @ right
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("shape", MESHES, ids=str)
+def test_blocks_and_whole_arrays_tell_the_same_from_below(shape, dtype):
+    """Of matrices of many condition numbers, and weights of many sizes."""
+    n, k = 24, 8
+    kind = KINDS[shape[0] % 2]
+    weights = np.abs(noise(n, k)) * np.logspace(0, 3, n)[:, None]
+    with devices(shape, kind):
+        whole = jax.jit(lambda m, w: Inverse(by(m)).norms(w))
+        for c in 1e1, 1e4:
+            inverse = np.linalg.inv(with_condition(n, c, np.dtype(dtype)))
+            inverse = inverse.astype(dtype)
+            found = norms_in_blocks(inverse, weights.astype(dtype))
+            told = whole(inverse, weights.astype(dtype))
+            for mine, theirs, truth in zip(
+                found, told, truths(inverse, weights), strict=True
+            ):
+                rtol = 1e-3 if np.finfo(dtype).bits == 32 else 1e-10
+                np.testing.assert_allclose(mine, theirs, rtol)
+                assert (np.asarray(mine) <= truth * (1 + rtol)).all()
+                assert (np.asarray(mine) >= truth / 3).all()
+            assert_agreed(*found)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 2), (4, 2)], ids=str)
+def test_sizes_that_nothing_divides_are_filled_by_zeros(shape):
+    n, k = 13, 2 * shape[1]
+    count = np.lcm(*shape)
+    inverse, weights = noise(n, n), np.abs(noise(n, k, seed=1))
+    filled = np.pad(weights, ((0, -n % count), (0, 0)))
+    known = Inverse(by(inverse), AXES)
+    with devices(shape):
+        run = jax.jit(lambda w: known.norms(place(w, jax.P(*AXES)), n=n))
+        norms, norm = run(filled)
+    truth, one = truths(inverse, weights)
+    assert ((truth / 3 < norms) & (norms < truth * 1.0001)).all()
+    assert one / 3 < norm < one * 1.0001
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_small_matrices_have_fewer_columns_to_try(n):
+    inverse, weights = noise(n, n) + 1, np.ones((n, 4))
+    with devices((2, 4)):
+        filled = np.pad(weights, ((0, -n % 2), (0, 0)))
+        known = Inverse(by(inverse), AXES)
+        norms = jax.jit(lambda w: known.norms(place(w, jax.P(*AXES)), n=n))(filled)[0]
+    np.testing.assert_allclose(norms, np.abs(inverse).sum(1).max())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+def test_axes_have_any_name_and_others_are_left_alone(kind):
+    names, kinds = ("data", "model"), (kind, AxisType.Auto, kind)
+    inverse, weights = noise(8, 8), np.abs(noise(8, 4, seed=1))
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("data", "z", "model"), kinds)):
+        norms, norm = norms_in_blocks(inverse, weights, names, names)
+        assert jax.typeof(norms).sharding.spec == jax.P(
+            "model" if kind == AxisType.Explicit else None
+        )
+    truth, one = truths(inverse, weights)
+    assert ((truth / 3 < norms) & (norms < truth * 1.0001)).all()
+    assert one / 3 < norm < one * 1.0001
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+@pytest.mark.parametrize("axes", [(), AXES], ids=str)
+def test_one_column_alone_is_defeated_and_four_are_not(columns, axes, monkeypatch):
+    """By 1 + C, whose rows, columns and first column of C add up to zero.
+
+    Higham, FORTRAN Codes for Estimating the One-Norm, ACM Trans. Math. Softw. 14 (1988)
+    """
+    monkeypatch.setattr(norm_estimate, "COLUMNS", columns)
+    n = 64
+    u, v = (np.where(np.arange(n) % k < k // 2, 1.0, -1.0) for k in (4, 8))
+    u[[0, -1]] = v[[0, -1]] = 0
+    m = np.eye(n) + 2.0**10 * np.outer(u, v)
+    with devices((2, 4)):
+        known = Inverse(by(m, axes), axes)
+        run = jax.jit(lambda w: known.norms(place(w, jax.P(*axes))))
+        estimate = np.asarray(run(np.ones((n, 4)))[0])[0] / np.linalg.norm(m, np.inf)
+    assert estimate < 1e-4 if columns == 1 else estimate > 0.9
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("shape", [(2, 4), (4, 2)], ids=str)
+def test_what_is_not_finite_is_told_by_every_device(shape, bad):
+    """Of a weight, for its own column alone; of the inverse, for all."""
+    inverse, weights = noise(8, 8), np.abs(noise(8, 4, seed=1))
+    with devices(shape):
+        flawed = weights.copy()
+        flawed[5, 2] = bad
+        norms, norm = norms_in_blocks(inverse, flawed)
+        assert np.isfinite(norms).tolist() == [True, True, False, True]
+        assert np.isfinite(norm)
+        inverse[6, 1] = bad
+        found = norms_in_blocks(inverse, weights)
+        assert not np.isfinite(found[0]).any()
+        assert not np.isfinite(found[1])
+        assert_agreed(*found)
+
+
+def test_powers_of_two_change_nothing_else():
+    inverse, weights = noise(8, 8), np.abs(noise(8, 4, seed=1))
+    with devices((2, 4)):
+        run = jax.jit(lambda m, e, w: Inverse(by(m)).norms(w, e))
+        plain = run(inverse, 0, weights)
+        for e in 1000, -999:
+            scaled = run(inverse * 2.0**-e, e, weights)
+            np.testing.assert_array_equal(scaled[0], plain[0])
+            np.testing.assert_array_equal(scaled[1], plain[1])
+
+
+def test_signs_are_the_same_on_any_mesh():
+    grids = [Grid(24, 4, ()), Grid(24, 4, AXES)]
+    found = []
+    for shape, grid in zip([(1, 1), (2, 4)], grids, strict=True):
+        with devices(shape):
+            found.append(
+                norm_estimate.over_blocks(
+                    norm_estimate.start,
+                    grid,
+                    norm_estimate.specs_of(grid.axes),
+                    jax.device_put(np.zeros((24, 8)), jax.P(*grid.axes)),
+                ).x
+            )
+    one, parts = (np.asarray(each).reshape(24, -1, 4) for each in found)
+    np.testing.assert_array_equal(parts[:, 0], one[:, 0])
+    np.testing.assert_array_equal(parts[:, 2], one[:, 1])  # each device has its last
+    np.testing.assert_array_equal(parts[:, 1::2], one[:, [-1] * 4])
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (4, 2)], ids=str)
+def test_messages_are_small_beside_the_weights(shape):
+    """With a solver that sends nothing: t numbers a norm and device, and squares."""
+    n, k, t = 256, 64, 4
+    with devices(shape):
+        known = Inverse(lambda b: 2 * b, AXES)
+        weights = jax.ShapeDtypeStruct(
+            (n, k),
+            "float64",
+            sharding=jax.NamedSharding(jax.sharding.get_mesh(), jax.P(*AXES)),
+        )
+        program = measure(jax.jit(known.norms), weights)
+    norms = k // shape[1] + 1
+    words = max(2 * t * t + t, 2 * t * shape[0]) * norms  # XLA joins sums
+    assert 0 < max(each.bytes for each in program.collectives) <= 8 * words
+    assert {"all-gather", "all-reduce"} == {*program.counts}
+
+
+def test_what_does_not_solve_is_refused():
+    w = np.ones((4, 2))
+    with devices((1, 2)):
+        with pytest.raises(ValueError, match="a int solves nothing"):
+            Inverse(3).norms(w)
+        with pytest.raises(ValueError, match="a tuple solves nothing"):
+            Inverse((np.sin,)).transposed()
+        with pytest.raises(ValueError, match=r"returned \(2, 12\): \(4, 12\) went in"):
+            Inverse(lambda b: b[:2]).norms(w)

@@ -1,0 +1,414 @@
+import functools
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+from on_devices import assert_agreed, devices, noise
+
+from examples.communication import measure
+from examples.lu import lu_factor, lu_solve
+from examples.refinement import dense, place, refine, refine_blocks
+
+N = 29
+KINDS = [AxisType.Explicit, AxisType.Auto]
+BLOCKS = jax.P("x", "y")
+EPS = np.finfo(np.float64).eps
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def whole(a):
+    """Make a solver of a matrix that every device holds whole: quick to compile."""
+    factors = jax.scipy.linalg.lu_factor(jax.lax.with_sharding_constraint(a, jax.P()))
+    solve = jax.scipy.linalg.lu_solve
+    return functools.partial(solve, factors), functools.partial(solve, factors, trans=2)
+
+
+def gathered(a):
+    return whole(jax.reshard(a, jax.P()))
+
+
+def in_blocks(a):
+    factors = lu_factor(a)
+    return (
+        functools.partial(lu_solve, factors),
+        functools.partial(lu_solve, factors, trans=2),
+    )
+
+
+def conditioned(n, condition, dtype=np.float64):
+    """A matrix with this condition number."""
+    left, right = (np.linalg.qr(noise(n, n, dtype=dtype, seed=s))[0] for s in (1, 2))
+    return left * np.geomspace(1, 1 / condition, n) @ right
+
+
+def assert_solved(a, x, b, factor=1.0):
+    """Assert what refinement stops at, in the norms that it uses."""
+    left, norm = np.abs(b - a @ x).max(0), np.linalg.norm(a, np.inf)
+    limit = norm * np.abs(x).max(0) * EPS * np.sqrt(len(a))
+    assert (left <= factor * limit).all()
+
+
+@jax.jit
+def alone(a, b):
+    return refine(a, b, gathered)
+
+
+@jax.jit
+def with_fallback(a, b):
+    return refine(a, b, gathered, gathered)
+
+
+# ------------------------------------------------------------------- right answers
+
+
+@pytest.mark.parametrize("sides", [(), (2,)])
+def test_the_solution_lies_on_all_devices_whatever_the_solver_leaves(sides):
+    a, b = conditioned(32, 10.0), noise(32, *sides)
+    with devices(kind=AxisType.Auto):
+        a = jax.device_put(a, jax.P("x", "y"))
+        found = refine(a, b, lambda a: functools.partial(jnp.linalg.solve, a))
+        assert found.x.sharding.is_fully_replicated
+    assert_solved(np.asarray(a), np.asarray(found.x), b)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_it_converges_to_all_digits_while_half_of_them_see_the_matrix(dtype):
+    x, steps = noise(N, 3, dtype=dtype), []
+    with devices():
+        for condition in 1e1, 1e3, 1e5:
+            a = conditioned(N, condition, dtype)
+            refined = alone(a, a @ x)
+            assert refined.converged.all()
+            assert not refined.fell_back.any()
+            assert_solved(a, refined.x, a @ x)
+            assert np.abs(refined.x - x).max() < 100 * EPS * condition
+            steps.append(int(refined.steps))
+    assert steps == sorted(steps)
+    assert steps[0] <= 3
+    assert steps[2] <= 6
+
+
+def test_beyond_it_says_so_and_the_fallback_has_all_digits():
+    a, x = conditioned(N, 1e10), noise(N, 3)
+    b = a @ x
+    b[:, 1] = 0  # whose solution is known, and stays
+    with devices():
+        missed, solved = alone(a, b), with_fallback(a, b)
+    sevens = jax.jit(lambda a, b: refine(a, b, gathered, lambda a: lambda b: 0 * b + 7))
+    with devices():
+        assert (np.asarray(sevens(a, b).x) == [7, 0, 7]).all()  # what converged stays
+    assert not missed.fell_back.any()
+    assert solved.fell_back.tolist() == [True, False, True]
+    for refined in missed, solved:
+        assert refined.converged.tolist() == [False, True, False]
+        assert "2 of 3 right-hand sides did not converge" in str(refined)
+    assert "There is no fallback." in str(missed)
+    assert np.abs(missed.x - x)[:, 0].max() > 1e-3
+    assert "Solved by the fallback." in str(solved)
+    assert_solved(a, solved.x, b)
+    assert (solved.x[:, 1] == 0).all()
+
+
+def test_the_fallback_does_not_run_otherwise():
+    a, x = conditioned(N, 1e3), noise(N)
+
+    def never(a):
+        jax.debug.callback(called.append, a[0, 0])
+        return gathered(a)
+
+    called = []
+    with devices():
+        run = jax.jit(lambda a, b: refine(a, b, gathered, never))
+        refined = run(a, a @ x)
+        jax.effects_barrier()
+        assert not called
+        assert refined.converged.shape == ()
+        assert str(refined) == "3 solves with factors of float32: converged."
+        assert "only types are known" in str(jax.eval_shape(alone, a, x))
+        run(conditioned(N, 1e10), x)
+        jax.effects_barrier()
+        assert called
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 8), (3, 2), (5, 1)], ids=str)
+def test_any_mesh_gives_the_same_digits(shape):
+    a, x = conditioned(N, 1e4), noise(N, 2)
+    with devices(shape):
+        refined = alone(a, a @ x)
+        assert refined.converged.all()
+        assert_solved(a, refined.x, a @ x)
+        assert refined.x.sharding.is_fully_replicated
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+def test_axes_have_any_name_and_others_are_left_alone(kind):
+    a, x, names = conditioned(24, 1e4), noise(24, 2), ("data", "model")
+    kinds = kind, AxisType.Auto, kind
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("data", "z", "model"), kinds)):
+        placed = jax.device_put(a, jax.P(*names))
+        factor = gathered if kind is AxisType.Explicit else whole
+        refined = jax.jit(lambda a, b: refine(a, b, factor, None, names))(placed, a @ x)
+        assert refined.converged.all()
+        assert_solved(a, refined.x, a @ x)
+
+
+@pytest.mark.parametrize("large", [1e200, 1e-200])
+def test_numbers_that_fit_no_float32_are_scaled_and_told(large):
+    a, x = conditioned(N, 1e3), noise(N, 2) * [1, 1e-100]
+    with devices():
+        refined = alone(a * large, a * large @ x)
+    assert refined.converged.all()
+    assert np.abs(refined.x / x - 1).max() < 1e-8
+    assert "since float32 has no room" in str(refined)
+
+
+def test_lu_in_blocks_serves_as_factor_and_as_fallback():
+    a, x = conditioned(32, 1e4), noise(32)
+    with devices():
+        run = jax.jit(lambda a, b: refine(a, b, in_blocks, in_blocks))
+        refined = run(jax.device_put(a, BLOCKS), a @ x)
+        assert refined.converged
+        assert_solved(a, refined.x, a @ x)
+        bad = conditioned(32, 1e10)
+        refined = run(jax.device_put(bad, BLOCKS), bad @ x)
+        assert refined.fell_back
+        assert_solved(bad, refined.x, bad @ x)
+
+
+def test_one_function_is_enough_for_a_hermitian_matrix_and_strict_promotion():
+    a, x = conditioned(N, 1e2, np.complex128), noise(N, 2)
+    a = a @ a.conj().T
+    with devices(), jax.numpy_dtype_promotion("strict"):
+        refined = jax.jit(lambda a, b: refine(a, b, dense, dense))(a, a @ x)
+        assert refined.converged.all()
+        assert "factors of complex64" in str(refined)
+        assert_solved(a, refined.x, a @ x)
+
+
+# ------------------------------------------------------------- what does not converge
+
+
+def test_nan_is_no_success():
+    with devices():
+        for where in 0, 1:
+            arrays = [conditioned(N, 1e2), noise(N, 2)]
+            arrays[where][3, 1] = np.nan
+            refined = with_fallback(*arrays)
+            assert not refined.converged[1]
+            assert refined.fell_back[1]
+            assert where == 0 or refined.converged[0]  # another b does not matter
+            assert where == 0 or not refined.fell_back[0]
+            assert where == 0 or np.isfinite(refined.x[:, 0]).all()
+            assert np.isnan(refined.x).any()
+            assert "x is not finite." in str(refined)
+
+
+def test_eight_bits_converge_for_small_condition_numbers_only():
+    """Steps grow with the condition number, until none halves what is left."""
+
+    def coarse(a):
+        return gathered(a.astype(jnp.bfloat16).astype(a.dtype))
+
+    x = noise(N)
+    with devices():
+        run, found = jax.jit(lambda a, b: refine(a, b, coarse)), []
+        for condition in 3, 30, 1e4:
+            a = conditioned(N, condition)
+            found.append(run(a, a @ x))
+    assert [bool(each.converged) for each in found] == [True, True, False]
+    assert 5 < found[0].steps < found[1].steps <= 30
+    assert found[2].steps < 10
+
+
+# ---------------------------------------------------------- derivatives, messages
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e10])
+def test_derivatives_go_through_the_exact_solve(condition):
+    """Forward, reverse and second, by a and b; also through the fallback."""
+    a, b, change = conditioned(12, condition), noise(12), noise(12, 12, seed=3)
+
+    def ours(a, b):
+        return (refine(a, b, gathered, gathered).x ** 2).sum()
+
+    def theirs(a, b):
+        return (jnp.linalg.solve(a, b) ** 2).sum()
+
+    def all_of(f):
+        first = jax.grad(f, (0, 1))
+        return jax.jit(
+            lambda a: (first(a, b), jax.jvp(lambda a: first(a, b), (a,), (change,))[1])
+        )(a)
+
+    with devices():
+        answers = jax.tree.leaves(all_of(ours))
+    rtol = 1e-12 * condition
+    for answer, truth in zip(answers, jax.tree.leaves(all_of(theirs)), strict=True):
+        assert np.abs(answer - truth).max() <= rtol * np.abs(truth).max()
+
+
+def test_a_complex_derivative_is_that_of_the_dense_solve():
+    a, b = conditioned(12, 1e2, np.complex128), noise(12, dtype=np.complex128)
+
+    def loss(x):
+        return jnp.abs(x[:3]).sum()
+
+    with devices():
+        ours = jax.jit(jax.grad(lambda a: loss(refine(a, b, gathered).x)))(a)
+    theirs = jax.grad(lambda a: loss(jnp.linalg.solve(a, b)))(a)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_a_step_is_one_product():
+    a, b = noise(N, N) + N * np.eye(N), noise(N, 2)
+
+    def factor(a):
+        return lambda b: b / N
+
+    with devices():
+        program = measure(lambda a, b: refine(a, b, factor).x, a, b)
+    in_loop = [each for each in program.collectives if each.times is None]
+    assert sorted(each.kind for each in in_loop) == ["all-gather", "all-reduce"]
+    assert max(each.bytes for each in program.collectives) <= 8 * 32 * 2
+
+
+# --------------------------------------------------------------------- refusals
+
+
+def test_what_does_not_fit_is_refused_before_any_work():
+    a, b, factor = np.eye(4), np.ones(4), lambda a: lambda b: b
+    calls = [
+        ((a[:2], b, factor), r"a \(2, 4\) is no square matrix"),
+        ((a, b[:3], factor), r"b \(3,\) does not fit a \(4, 4\)"),
+        (([[1.0]], b, factor), "a is a list"),
+        ((a.astype(int), b, factor), "a is int64, b float64: pass float64 or compl"),
+        ((a, b, lambda a: 3), "a int solves nothing"),
+        ((a, b, lambda a: lambda b: b[:2]), r"solve returned \(2, 1\): \(4, 1\) went"),
+        ((a, b, factor, None, ("u", "y")), r"no mesh axis \['u'\] in context"),
+    ]
+    with devices():
+        for arguments, complaint in calls:
+            with pytest.raises(ValueError, match=complaint):
+                refine(*arguments)
+
+
+# ---------------------------------------------------- right-hand sides in blocks
+
+
+def laid(a, out=()):
+    """Make a solver that holds a whole, but takes and leaves sides in blocks."""
+    factors = jax.scipy.linalg.lu_factor(place(a, jax.P()))
+
+    def solve(b, trans):
+        x = jax.scipy.linalg.lu_solve(factors, place(b, jax.P()), trans)
+        return place(x, jax.P(*out))
+
+    return functools.partial(solve, trans=0), functools.partial(solve, trans=2)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 4), (4, 2), (3, 2)], ids=str)
+def test_sides_in_blocks_are_refined_and_stay_there(shape, dtype):
+    """Of matrices of many condition numbers, the last beyond factors of float32."""
+    n, k, kind = 24, 8, KINDS[shape[1] % 4 == 0]
+    b = noise(n, k, dtype=np.dtype(dtype))
+    with devices(shape, kind):
+        run = jax.jit(lambda a, b: refine_blocks(a, b, laid, laid))
+        for c in 1e1, 1e5, 1e12:
+            a = conditioned(n, c, np.dtype(dtype))
+            found = run(*(jax.device_put(v, BLOCKS) for v in (a, b)))
+            assert_solved(a, np.asarray(found.x), b, factor=8.0)
+            assert np.all(found.converged) == (c < 1e8)
+            assert (np.asarray(found.fell_back) == ~np.asarray(found.converged)).all()
+            part = found.x.addressable_shards[0].data.shape
+            assert part == (n // shape[0], k // shape[1])
+            assert_agreed(found.converged, found.x)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 2)], ids=str)
+def test_sides_that_nothing_divides_are_filled_by_zeros(shape):
+    a, b = conditioned(N, 1e3), noise(N, 5)
+    with devices(shape):
+        found = jax.jit(lambda a, b: refine_blocks(a, b, laid))(a, b)
+    assert found.x.shape == (N, 5)
+    assert np.asarray(found.converged).tolist() == [True] * 5
+    assert_solved(a, np.asarray(found.x), b)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+def test_blocks_lie_on_axes_of_any_name_beside_another(kind):
+    names, a, b = ("data", "model"), conditioned(8, 1e3), noise(8, 4)
+    kinds = kind, AxisType.Auto, kind
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("data", "z", "model"), kinds)):
+        found = jax.jit(lambda a, b: refine_blocks(a, b, laid, None, names))(a, b)
+        assert found.x.addressable_shards[0].data.shape == (4, 2)
+    assert_solved(a, np.asarray(found.x), b)
+
+
+def test_one_column_with_nan_fails_alone_in_blocks():
+    a, b = conditioned(8, 1e3), noise(8, 4)
+    b[6, 1] = np.nan
+    with devices((4, 2)):
+        found = jax.jit(lambda a, b: refine_blocks(a, b, laid))(a, b)
+        assert np.asarray(found.converged).tolist() == [True, False, True, True]
+        assert_agreed(found.converged)
+    assert_solved(a, np.asarray(found.x)[:, [0, 2, 3]], b[:, [0, 2, 3]])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_derivatives_in_blocks_are_those_of_the_dense_solve(dtype):
+    a, b = conditioned(12, 10.0, np.dtype(dtype)), noise(12, 4, dtype=np.dtype(dtype))
+
+    def loss(solve, a, b):
+        return (jnp.abs(solve(a, b)) ** 2 * jnp.arange(1, 5)[None]).sum()
+
+    ours = functools.partial(loss, lambda a, b: refine_blocks(a, b, laid).x)
+    with devices((2, 2)):
+        found = jax.jit(jax.grad(ours, (0, 1)))(a, b)
+        changes = jax.jit(lambda a, b: jax.jvp(ours, (a, b), (a, 3 * b))[1])(a, b)
+    wanted = jax.grad(functools.partial(loss, jnp.linalg.solve), (0, 1))(a, b)
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-10 * np.abs(theirs).max())
+    both = zip(wanted, (a, 3 * b), strict=True)
+    np.testing.assert_allclose(changes, sum((g * v).sum().real for g, v in both))
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_no_device_holds_all_sides_of_refinement(size):
+    """Eight devices hold an eighth of what one does, and no array of [N, K]."""
+    n, k = size, 16 * size
+    held = []
+    for shape in (1, 1), (2, 4):
+        with devices(shape):
+            sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+            given = [
+                jax.ShapeDtypeStruct(s, "float64", sharding=sharding)
+                for s in ((n, n), (n, k))
+            ]
+            run = jax.jit(lambda a, b: refine_blocks(a, b, lambda a: lambda b: 2 * b))
+            compiled = run.lower(*given).compile()
+        arrays = re.findall(r"\b[fcsu]\d+\[([\d,]+)\]", compiled.as_text())
+        largest = max(math.prod(map(int, each.split(","))) for each in arrays)
+        held.append((compiled.memory_analysis().temp_size_in_bytes, largest))
+    assert held[0][1] == n * k
+    assert held[1][1] <= n * k / 4
+    assert held[1][0] < held[0][0] / 4
+
+
+def test_what_is_no_matrix_of_sides_is_refused():
+    with devices((2, 2)):
+        with pytest.raises(ValueError, match="call refine"):
+            refine_blocks(np.eye(4), np.ones(4), laid)
+        with pytest.raises(ValueError, match="does not fit"):
+            refine_blocks(np.eye(4), np.ones((3, 2)), laid)
+        with pytest.raises(ValueError, match="no mesh axis"):
+            refine_blocks(np.eye(4), np.ones((4, 2)), laid, None, ("x", "u"))

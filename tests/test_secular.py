@@ -1,0 +1,247 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+from on_devices import assert_agreed, devices, noise
+
+from examples import secular
+from examples.communication import measure
+from examples.secular import eigh_tridiagonal, eigvalsh_tridiagonal, find_roots
+
+N = 96
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def dense(d, e):
+    return np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
+
+
+def errors(d, e, w, q):
+    """Return residual and angles, in eps, as float64 sees them."""
+    eps, t = np.finfo(d.dtype).eps, dense(np.float64(d), np.float64(e))
+    w, q = np.float64(w), np.float64(q)
+    norm = np.abs(t).sum(1).max() or 1
+    assert (np.diff(w) >= 0).all()
+    residual = np.abs(t / norm @ q - q * (w / norm)).max()
+    return residual / eps, np.abs(q.T @ q - np.eye(len(w))).max() / eps
+
+
+def zoo():
+    """Return diagonals and subdiagonals that break one method or another."""
+    i, random = np.arange(N), np.random.default_rng(0)
+    ones, small = np.ones(N - 1), np.abs(i - N / 2)
+    uniform = 10.0 ** random.uniform(-15, 0, N)
+    glued = np.tile(np.abs(np.arange(12) - 5.5), N // 12)
+    weak = np.where(i[1:] % 12, 1.0, 1e-8)
+    return {
+        "random": (noise(N), noise(N - 1, seed=1)),
+        "chain": (2 + 0 * ones[0] * i, -ones),
+        "Wilkinson": (small, ones),
+        "glued Wilkinson": (glued, weak),
+        "nearly diagonal": (np.ones(N), 1e-20 * ones),
+        "diagonal": (noise(N), 0 * ones),
+        "zero": (0.0 * i, 0 * ones),
+        "graded down": (10.0 ** (-i / 8), 10.0 ** (-i[1:] / 8)),
+        "graded up": (10.0 ** (i / 8 - 12), 10.0 ** (i[1:] / 8 - 12)),
+        "log-uniform": (uniform, random.permutation(uniform)[1:]),
+        "integers": (random.integers(-2, 3, N) * 1.0, random.integers(-1, 2, N - 1)),
+        "tears of both signs": (i % 3.0, noise(N - 1, seed=2)),
+    }
+
+
+ZOO = zoo()
+
+
+@functools.cache
+def compiled(f, dtype):
+    """Compile a solver of a matrix of N rows, on the mesh in context."""
+    some = jax.ShapeDtypeStruct((N,), dtype), jax.ShapeDtypeStruct((N - 1,), dtype)
+    return jax.jit(f).lower(*some).compile()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors_are_orthogonal_and_residuals_are_rounding_whatever_the_spectrum(dtype):
+    with devices((2, 4)):
+        for name, problem in ZOO.items():
+            d, e = (v.astype(dtype) for v in problem)
+            w, q = compiled(eigh_tridiagonal, dtype)(d, e)
+            residual, angles = errors(d, e, w, q)
+            assert residual < 16, name
+            assert angles < 40, name
+            w_alone = compiled(eigvalsh_tridiagonal, dtype)(d, e)
+            size = np.abs(w).max() or 1
+            np.testing.assert_allclose(
+                w_alone / size, w / size, atol=30 * np.finfo(dtype).eps
+            )
+
+
+def test_a_matrix_is_divided_by_its_norm_first():
+    """Then a power of two changes no bit of a vector; squares would overflow."""
+    d, e = (v.astype(np.float32) for v in ZOO["random"])
+    with devices((2, 4)):
+        run = compiled(eigh_tridiagonal, np.float32)
+        w, q = run(d, e)
+        assert_agreed(w, q)
+        for scale in np.float32([2.0**90, 2.0**-90]):
+            other, turned = run(d * scale, e * scale)
+            np.testing.assert_array_equal(turned, q)
+            np.testing.assert_array_equal(other, w * scale)
+
+
+def log_uniform(dtype, seed):
+    """Return a secular equation with weights over 12 orders of magnitude."""
+    random = np.random.default_rng(seed)
+    d = np.sort(random.uniform(0, 1, 24)).astype(dtype)
+    return d, (10.0 ** random.uniform(-12, 0, 24)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_root_is_the_guess_that_was_accepted(dtype):
+    """Not the next one, which may be anywhere: angles would stay perfect."""
+    find, j = jax.jit(find_roots), np.arange(24, dtype=np.int32)
+    for seed in range(20):
+        d, weight = log_uniform(dtype, seed)
+        near, mu = find(d, 0 * d, weight, np.int32(23), j)
+        away, mu = np.float64(d)[None] - np.float64(d)[near][:, None], np.float64(mu)
+        terms = np.float64(weight) / (away - mu[:, None])
+        bound = 16 * np.finfo(dtype).eps * (1 + np.abs(terms).sum(1))
+        slope = (np.abs(terms) / np.abs(away - mu[:, None])).sum(1)
+        bound += slope * np.abs(mu) * np.finfo(dtype).eps
+        assert (np.abs(1 + terms.sum(1)) <= bound).all(), seed
+
+
+def test_roots_of_clustered_poles_and_tiny_weights_are_exact_to_rounding():
+    """The textbook's formula of the quadratic equation cancels here."""
+    find, j = jax.jit(find_roots), np.arange(32, dtype=np.int32)
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        d = np.sort(np.repeat(random.uniform(0, 1, 8), 4))
+        o = np.asarray(secular.move_apart(jnp.asarray(d)))
+        weight = 10.0 ** random.uniform(-34, -1, 32)
+        near, mu = map(np.asarray, find(d, o, weight, np.int32(31), j))
+        away = (d[None] - d[near][:, None]) + (o[None] - o[near][:, None])
+        away -= mu[:, None]
+        terms = weight / away
+        bound = 16 * (1 + np.abs(terms).sum(1))
+        bound += (np.abs(terms) / np.abs(away)).sum(1) * np.abs(mu)
+        error = np.abs(1 + terms.sum(1))
+        assert (error <= np.finfo(float).eps * bound).all(), seed
+
+
+def test_roots_lie_between_poles_one_in_each_gap():
+    d, weight = log_uniform(np.float64, 3)
+    near, mu = jax.jit(find_roots)(d, 0 * d, weight, np.int32(23), np.arange(24))
+    own = near == np.arange(24)
+    assert (mu[own] > 0).all()
+    assert (mu[~own] < 0).all()
+    w = np.linalg.eigvalsh(np.diag(d) + np.sqrt(weight)[:, None] * np.sqrt(weight))
+    np.testing.assert_allclose(d[near] + mu, w, atol=1e-14)
+
+
+def test_equal_poles_are_moved_apart_and_others_are_not():
+    d = np.array([0.0, 0, 0, 0.5, 0.5, 1])
+    o = secular.move_apart(d)
+    step = np.finfo(np.float64).eps / 6
+    np.testing.assert_allclose(o, step * np.array([0, 1, 2, 0, 1, 0]), atol=1e-30)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "n"),
+    [
+        ((1,), "x", 5),
+        ((3,), "x", 31),
+        ((7,), "x", 7),
+        ((2, 3), "yx", 2),
+    ],
+)
+def test_any_number_of_devices_joins_any_number_of_rows(shape, axes, n):
+    d, e = noise(n), noise(n - 1, seed=1)
+    fits = n % np.prod(shape) == 0
+    with devices(shape), jax.numpy_dtype_promotion("strict"):
+        w, q = eigh_tridiagonal(d, e, tuple(axes))
+        alone = eigvalsh_tridiagonal(d, e, tuple(axes))
+        rows = jax.NamedSharding(
+            q.sharding.mesh, jax.P(tuple(axes)) if fits else jax.P()
+        )
+        assert q.sharding.is_equivalent_to(rows, 2)
+        assert w.sharding.is_fully_replicated
+    assert max(errors(d, e, w, q)) < 30
+    expected = np.linalg.eigvalsh(dense(d, e))
+    for values in w, alone:
+        np.testing.assert_allclose(
+            values, expected, atol=1e-14 * np.abs(expected).max()
+        )
+
+
+def test_another_axis_of_the_mesh_is_left_alone():
+    d, e = noise(16), noise(15, seed=1)
+    kinds = AxisType.Auto, AxisType.Explicit
+    with jax.set_mesh(jax.make_mesh((4, 2), ("a", "b"), kinds)):
+        w, q = eigh_tridiagonal(d, e, "a")
+    assert max(errors(d, e, w, q)) < 30
+
+
+def test_nan_gives_nan():
+    d, e = ZOO["random"]
+    with devices((2, 4)):
+        for name, wrong in ("d", np.nan), ("e", np.nan), ("d", np.inf):
+            bad = {"d": d.copy(), "e": e.copy()}
+            bad[name][70] = wrong
+            for answer in *eigh_tridiagonal(**bad), eigvalsh_tridiagonal(**bad):
+                assert np.isnan(answer).all()
+
+
+def test_a_join_sends_vectors_only_as_predicted():
+    d = jax.ShapeDtypeStruct((N,), np.float32)
+    with devices((2, 4)):
+        for f in eigh_tridiagonal, eigvalsh_tridiagonal:
+            program = measure(compiled(f, np.float32))
+            assert max(step.bytes for step in program.collectives) <= 2 * 4 * N
+            expected = secular.cost(f, d)
+            assert program.counts == expected.counts
+            assert program.sent == expected.sent <= (2 + 8 * 3) * 4 * N
+        with pytest.raises(ValueError, match="no cost is known"):
+            secular.cost(find_roots, d)
+
+
+def test_where_devices_do_not_divide_the_rows_all_vectors_go_to_all():
+    d = jax.ShapeDtypeStruct((7,), np.float64)
+    with devices((3,)):
+        program = measure(lambda d: eigh_tridiagonal(d, d[1:], "x"), d)
+        expected = secular.cost(eigh_tridiagonal, d, "x")
+    assert program.counts == expected.counts
+    assert program.sent == expected.sent
+
+
+def test_what_is_no_tridiagonal_problem_is_refused():
+    d, e = np.ones(8), np.ones(7)
+    with devices((2, 4)):
+        for f in eigh_tridiagonal, eigvalsh_tridiagonal:
+            for bad, complaint in (
+                ((d, d), r"d \(8,\) and e \(8,\) of float64, float64: pass \[N\] and"),
+                ((d, e.astype(np.float32)), "of float64, float32: pass"),
+                ((d.astype(int), e), "d is no array of"),
+                ((d, [1.0]), "e is no array of"),
+                ((d, e, ()), "pass the name of a mesh axis, or several"),
+                ((d, e, ("x", "x")), "pass the name of a mesh axis, or several"),
+                ((d, e, "z"), r"no mesh axis \['z'\] in context"),
+            ):
+                with pytest.raises(ValueError, match=complaint):
+                    f(*bad)
+            with pytest.raises(ValueError, match="have no derivative here"):
+                jax.grad(lambda d, f=f: jnp.sum(f(d, e)[0]))(d)
+        inside = jax.shard_map(
+            functools.partial(eigvalsh_tridiagonal, axes="x"),
+            in_specs=(jax.P(), jax.P()),
+            out_specs=jax.P(),
+        )
+        with pytest.raises(ValueError, match="use `conquer`"):
+            inside(d, e)

@@ -1,0 +1,147 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.fft
+from on_devices import devices
+
+from examples import fft, sine_cosine
+from examples.communication import measure
+
+TYPES = {"dst1": 1, "dst2": 2, "dct1": 1, "dct2": 2}
+PAIRS = {
+    name: (getattr(sine_cosine, name), getattr(sine_cosine, f"i{name}"))
+    for name in TYPES
+}
+SHAPE = 7, 9, 12
+
+each_pair = pytest.mark.parametrize("name", TYPES)
+
+
+def numbers(*shape, dtype=np.float32, seed=0):
+    parts = np.random.default_rng(seed).standard_normal((*shape, 2))
+    complex_ones = np.issubdtype(dtype, np.complexfloating)
+    return (parts @ [1, 1j] if complex_ones else parts[..., 0]).astype(dtype)
+
+
+def in_scipy(name, a, axis):
+    return getattr(scipy.fft, name[:3])(a, TYPES[name], axis=axis)
+
+
+def agree(answer, expected, eps=2e-6):
+    inside = tuple(map(slice, expected.shape))
+    assert (
+        np.abs(np.asarray(answer)[inside] - expected).max()
+        <= eps * np.abs(expected).max()
+    )
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 13])
+@each_pair
+def test_a_line_is_transformed_as_by_scipy_and_comes_back(name, n):
+    there, back = PAIRS[name]
+    for dtype in np.float32, np.complex64:
+        a = numbers(2, n, 3, dtype=dtype)
+        b = there(jnp.asarray(a), 1)
+        assert b.dtype == dtype
+        agree(b, in_scipy(name, a, 1))
+        agree(back(b, 1), a)
+
+
+@pytest.mark.parametrize("name", ["dst1", "dst2", "dct2"])
+def test_a_line_of_one_number(name):
+    a = numbers(3, 1)
+    agree(PAIRS[name][0](jnp.asarray(a), 1), in_scipy(name, a, 1))
+    agree(PAIRS[name][1](PAIRS[name][0](jnp.asarray(a), 1), 1), a)
+
+
+def test_one_point_has_no_two_walls():
+    for f in PAIRS["dct1"]:
+        with pytest.raises(
+            ValueError, match="a line of 1 point has no two walls: pass"
+        ):
+            f(jnp.ones((3, 1)), 1)
+
+
+@each_pair
+def test_strict_promotion_and_double_precision(name):
+    with jax.numpy_dtype_promotion("strict"), jax.enable_x64(True):
+        for dtype in np.float32, np.float64, np.complex128:
+            a = numbers(4, 9, dtype=dtype)
+            b = PAIRS[name][0](jnp.asarray(a), 1)
+            assert b.dtype == dtype
+            agree(b, in_scipy(name, a, 1), 2e-6 if dtype == np.float32 else 1e-14)
+            agree(PAIRS[name][1](b, 1), a, 2e-6 if dtype == np.float32 else 1e-14)
+
+
+@pytest.mark.parametrize("mesh", [(2, 4), (3,)], ids=str)
+def test_a_field_between_walls_is_transformed_axis_by_axis(mesh):
+    """Another pair for each axis, sizes that nothing divides, and back."""
+    a, names = numbers(*SHAPE), ("dst1", "dct2", "dct1")
+    into, out = zip(*(PAIRS[name] for name in names), strict=True)
+    expected = a
+    for axis, name in enumerate(names):
+        expected = in_scipy(name, expected, axis)
+    with devices(mesh):
+        b = fft.along_axes(a, into)
+        agree(b, expected.transpose(1, 2, 0))
+        home = fft.along_axes_back(b, out, SHAPE)
+        agree(home, a)
+        program = measure(lambda a: fft.along_axes(a, into), a)
+        assert program.counts == {"all-to-all": len(mesh)}
+
+
+@pytest.mark.parametrize(
+    ("name", "wave", "first"),
+    [
+        ("DIRICHLET_POINTS", np.sin, 1),
+        ("DIRICHLET_CELLS", np.sin, 1),
+        ("NEUMANN_POINTS", np.cos, 0),
+        ("NEUMANN_CELLS", np.cos, 0),
+    ],
+)
+def test_an_equation_between_walls_has_the_solution_of_a_wave(name, wave, first):
+    """-u'' = f: of waves 2, 3 and 1 between walls u is f over 14 pi^2."""
+    pair = getattr(sine_cosine, name)
+    grids = {
+        "DIRICHLET_POINTS": lambda n: (np.arange(n) + 1) / (n + 1),
+        "NEUMANN_POINTS": lambda n: np.arange(n) / (n - 1),
+    }
+    grid = grids.get(name, lambda n: (np.arange(n) + 0.5) / n)
+    x, y, z = np.meshgrid(*map(grid, SHAPE), indexing="ij")
+    f = wave(2 * np.pi * x) * wave(3 * np.pi * y) * wave(np.pi * z)
+
+    def symbol(*k):
+        return sum((np.pi * (each + first)) ** 2 for each in k)
+
+    with devices((2, 4)):
+        placed = f.astype(np.float32)
+        u = fft.solve_in_spectrum(placed, symbol, [pair] * 3)
+        agree(u, f / (14 * np.pi**2), 1e-5)
+        program = measure(
+            lambda f: fft.solve_in_spectrum(f, symbol, [pair] * 3), placed
+        )
+    assert program.counts == {"all-to-all": 4}
+
+
+@each_pair
+def test_its_derivatives_are_those_of_the_matrix(name):
+    a, matrix = numbers(6, 2), in_scipy(name, np.eye(6, dtype=np.float32), 0)
+    there, _ = PAIRS[name]
+
+    def loss(a):
+        return (there(a, 0) ** 3).sum()
+
+    gradient = jax.grad(loss)(jnp.asarray(a))
+    agree(gradient, matrix.T @ (3 * (matrix @ a) ** 2), 1e-5)
+    slope = jax.jvp(jax.grad(loss), (jnp.asarray(a),), (jnp.ones((6, 2)),))[1]
+    agree(slope, matrix.T @ (6 * (matrix @ a) * (matrix @ np.ones((6, 2)))), 1e-5)
+
+
+def test_lines_on_devices_send_nothing():
+    with devices((8,)):
+        lines = jax.device_put(numbers(16, 9), jax.P("x"))
+        there = jax.shard_map(lambda b: sine_cosine.dst2(b, 1), out_specs=jax.P("x"))
+        assert measure(there, lines).counts == {}
+        each = jax.vmap(lambda line: sine_cosine.dct2(line, 0))(lines)
+    agree(each, in_scipy("dct2", np.asarray(lines), 1))

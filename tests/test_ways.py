@@ -1,0 +1,199 @@
+"""The front page's map and ways say what the contents and the heads of pages say."""
+
+import re
+from pathlib import Path
+
+import pytest
+from book import contents, ways
+from book.page import Page
+from book.plain import plain
+from tiny_site import Site
+
+DOCS = Path(__file__).parents[1] / "docs"
+INDEX = """\
+# Book
+
+```{part-map}
+One: What is `one`?
+Two < One: And two?
+Two more < One: Or two more?
+Three < Two: And three?
+Lists: Where is it?
+```
+
+```{ways}
+Both
+- a/x: You do x.
+- b/y
+At its end you know `y`.
+
+Only one
+- b/y
+```
+
+"""
+TREE = "```{{toctree}}\n:caption: {}\n{}\n```\n"
+TREES = {
+    "One": "a/x",
+    "Two": "b/y\nb/z",
+    "Two more": "c/u",
+    "Three": "c/v",
+    "Lists": "d/list",
+}
+HEAD = "*Before this page: [The x](../a/x.md). About {}\nminutes.*\n"
+PAGES = {
+    "index.md": INDEX + "\n".join(TREE.format(*each) for each in TREES.items()),
+    "a/x.md": "# The x & more\n\n*Before this page: nothing. About 25 minutes.*\n",
+    "b/y.md": "# `y` itself\n\n" + HEAD.format(40),
+    "b/z.md": "# Z\n\nSee [x](../a/x.md#the-x-more).\n",
+    "c/u.md": "# U\n\n" + HEAD.format(7),
+    "c/v.md": "# V\n\nSee [y](../b/y.md).\n",
+    "d/list.md": "# A list\n",
+}
+SETTINGS = {"extensions": ["myst_nb", "book.ways"], "nb_execution_mode": "off"}
+SETTINGS["myst_heading_anchors"] = 1
+
+
+def built(folder, **more):
+    """Build the book, with other pages in place of its own."""
+    pages = PAGES | more.pop("pages", {})
+    return Site(folder, pages, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("ways"))
+
+
+def words(html):
+    """Return the words of a part of a page."""
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def boxes(site):
+    """Return the boxes of the map: the name of a part -> its HTML."""
+    found = site("index.html").split('<div class="part')[2:]
+    return {words(re.search(r"<a .*?</a>", box)[0]): box for box in found}
+
+
+def test_the_map_has_a_box_for_each_part_with_its_pages(site):
+    assert not site.warnings
+    found = {name: words(f"<{box}") for name, box in boxes(site).items()}
+    assert [*found] == ["One", "Two", "Three", "Two more", "Lists"]
+    assert found["One"] == "One What is one ? 1 page, 25 min The x &amp; more"
+    assert found["Two"].startswith("Two after One And two? 2 pages, over 40 min")
+    assert "1 page A list" in found["Lists"]
+    assert 'href="b/y.html"><code>y</code> itself</a>' in boxes(site)["Two"]
+
+
+def test_an_arrow_leads_from_the_row_of_one_part_to_that_of_another(site):
+    html = site("index.html")
+    places = {
+        name: re.search(r"--column: (\d); --row: (\d)", box).groups()
+        for name, box in boxes(site).items()
+    }
+    assert places == {
+        "One": ("1", "1"),
+        "Two": ("3", "1"),
+        "Three": ("5", "1"),
+        "Two more": ("3", "2"),
+        "Lists": ("1", "3"),
+    }
+    arrows = re.findall(r'<i class="(\w+)" style="([^"]+)"></i>', html)
+    assert sorted(arrows) == [
+        ("down", "grid-column: 2; grid-row: 1 / 2"),
+        ("on", "grid-column: 2; grid-row: 1"),
+        ("on", "grid-column: 4; grid-row: 1"),
+        ("turn", "grid-column: 2; grid-row: 2"),
+    ]
+    assert html.count('class="part alone"') == 1
+
+
+def test_a_way_tells_the_minutes_of_its_pages_and_their_sum(site):
+    both, one = (words(f"<p{way}") for way in site("index.html").split('"way"')[1:])
+    assert both.startswith(
+        "Both 1 h 5 min The x &amp; more 25 min You do x. y itself 40 min At its end"
+    )
+    assert one.startswith("Only one 40 min y itself 40 min")
+
+
+def test_another_head_changes_the_front_page(tmp_path):
+    site = built(tmp_path)
+    assert "1 h 5 min" in site("index.html")
+    (tmp_path / "docs/b/y.md").write_text("# Why\n\n" + HEAD.format(35))
+    site.build()
+    html = site("index.html")
+    assert "1 h</small>" in html
+    assert ">Why</a> <small>35 min" in html
+    assert "over 35 min" in html
+
+
+MAP = "One: What is `one`?"
+WRONG = {
+    "a part that is not there": (MAP, "None: What?", "needs these parts, in order"),
+    "no question": (MAP, "One", "no part in 'One': write"),
+    "an arrow that no page supports": (
+        "Lists: W",
+        "Lists < Three: W",
+        "no arrow from Three to Lists",
+    ),
+    "an arrow from below": ("Two < One", "Two < Three", "no arrow from Three to Two"),
+    "no minutes": ("- b/y\nAt", "- b/z\nAt", "b/z is no page whose head tells"),
+    "no page": ("- b/y\nAt", "- b/q\nAt", "b/q is no page whose head tells"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_drawn_is_an_error_where_it_stands(wrong, tmp_path):
+    old, new, words = WRONG[wrong]
+    assert PAGES["index.md"].count(old) == 1
+    site = built(tmp_path, pages={"index.md": PAGES["index.md"].replace(old, new)})
+    assert words in site.warnings
+    line = 3 if "part" in site.warnings or "arrow" in site.warnings else 11
+    assert f"docs/index.md:{line}: " in site.warnings
+
+
+def test_a_notebook_has_them_as_lists(site):
+    page = Page(
+        site.folder / "docs/index.md", site.folder / "docs", "https://b.example"
+    )
+    told = plain(page.text, page)
+    assert "- **[One](https://b.example/a/x.html)** (1 page, 25 min): What is" in told
+    assert "(after One; 2 pages, over 40 min): And two?" in told
+    assert "**Both** (1 h 5 min)" in told
+    assert "- [The x & more](https://b.example/a/x.html), 25 min: You do x." in told
+    assert "\n\nAt its end you know `y`.\n\n**Only one** (40 min)" in told
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"), [(5, "5 min"), (60, "1 h"), (125, "2 h 5 min")]
+)
+def test_minutes_are_told_in_hours(minutes, words):
+    assert ways.time(minutes) == words
+
+
+# -------------------------------------------------------------------- the front page
+
+
+def of_the_book():
+    """Return the front page's blocks, by their names."""
+    found = {}
+    for block in Page(DOCS / "index.md", DOCS).blocks:
+        found.setdefault(block.name, []).append(block)
+    return found
+
+
+def test_an_hour_is_enough_for_the_pages_of_an_hour():
+    book, (hour, ways_through) = ways.Book(DOCS), of_the_book()["ways"]
+    (way,) = ways.ways(hour.content, book)
+    assert 45 <= sum(book.minutes[page] for page, _ in way["steps"]) <= 60
+    assert len(ways.ways(ways_through.content, book)) == 3
+
+
+def test_the_map_of_the_book_can_be_drawn():
+    (block,) = of_the_book()["part-map"]
+    parts = ways.drawn(block.content, ways.Book(DOCS))
+    assert [part["name"] for part in parts] == [
+        name for name, _ in contents.parts(DOCS)
+    ]
+    assert [part["name"] for part in parts if part["alone"]] == ["Reference"]

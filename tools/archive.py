@@ -1,0 +1,77 @@
+"""Put a built site into one file, for reading without a network.
+
+    python tools/archive.py docs/_build/html
+
+writes `shardbook.zip` into the site: all pages, with what they load, their notebooks
+and all modules, in a folder that is opened by its `index.html`. The same site gives the
+same bytes. Each page that has a place for it, `<span class="offline"></span>`, then
+shows a link; the pages in the archive do not. No build does this: `tools/publish.py`
+calls it.
+"""
+
+import re
+import sys
+import zipfile
+from pathlib import Path
+from posixpath import relpath
+
+NAME, FOLDER = "shardbook.zip", "shardbook"
+BEGAN = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can state
+RIGHTS = 0o100644 << 16  # a file that all may read
+PLACE = re.compile(r'(<span class="offline">)(?:(?!</span>).)*(</span>)', re.S)
+LINK = (
+    'The whole book is offered as <a href="{path}" download>one archive</a> for '
+    "reading without a network, {size} MB: its pages, notebooks and modules. "
+    "Unpack it, and open <code>{folder}/index.html</code>."
+)
+LEFT_OUT = {".map"}  # for those who mend the theme's scripts
+
+
+def files(site) -> list[Path]:
+    """Return what belongs into the archive, sorted."""
+    found = (file for file in site.rglob("*") if file.is_file())
+    return sorted(file for file in found if not is_left_out(file.relative_to(site)))
+
+
+def is_left_out(path) -> bool:
+    """Tell whether a reader has no use for a file: hidden ones, and the archive."""
+    hidden = any(part.startswith(".") for part in path.parts)
+    return hidden or path.suffix in LEFT_OUT or path == Path(NAME)
+
+
+def linked(text, told="") -> str:
+    """Return a page with these words in the places for the link."""
+    return PLACE.sub(lambda found: f"{found[1]}{told}{found[2]}", text)
+
+
+def write(site) -> Path:
+    """Write the archive of a site into it, and the links to it; return the archive."""
+    archive = site / NAME
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+        for file in files(site):
+            name = f"{FOLDER}/{file.relative_to(site).as_posix()}"
+            entry = zipfile.ZipInfo(name, BEGAN)
+            entry.external_attr = RIGHTS
+            entry.create_system = 3  # Unix, wherever it is made
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            data = file.read_bytes()
+            if file.suffix == ".html":
+                data = linked(data.decode()).encode()
+            packed.writestr(entry, data)
+    link(site, archive)
+    return archive
+
+
+def link(site, archive):
+    """Show the link on the pages of the site that have a place for it."""
+    size = max(1, round(archive.stat().st_size / 1e6))
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        path = relpath(archive.as_posix(), page.parent.as_posix())
+        told = linked(text, LINK.format(path=path, size=size, folder=FOLDER))
+        if told != text:
+            page.write_text(told)
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[1])))

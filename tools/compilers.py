@@ -1,0 +1,171 @@
+"""Compile the programs of a page for machines that are not there.
+
+`tools/compilers.py FOLDER [NAME ...]` reads the programs from the page itself, from its
+cells with the tag `compiled`. FOLDER/compilers.csv keeps what each becomes on machines
+whose compilers a build of the site lacks, and FOLDER/schedules.csv the instructions of
+a few, in the order in which they run. Names of programs compile these again, and keep
+the other rows.
+"""
+
+import contextlib
+import hashlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+from records import ROOT, Row, keep, read
+
+sys.path += [str(ROOT / "docs/_ext"), str(ROOT / "src")]
+
+from book.page import Page
+
+PAGE = ROOT / "docs/global-view/compilers.md"
+ATTRIBUTES = re.compile(r", (metadata|backend_config|frontend_attributes)=.*")
+
+
+class Machine(NamedTuple):
+    """A machine as the page calls it, as `described` does, and its mesh."""
+
+    name: str
+    chip: str
+    hosts: int = 1
+    sizes: tuple[int, ...] = (8,)
+
+    @property
+    def mesh(self) -> str:
+        """The sizes of the mesh, as the table has them."""
+        return "x".join(map(str, self.sizes))
+
+
+H100, V5P, V6E = eight = [
+    Machine("H100", "h100"),
+    Machine("v5p", "v5p:2x2x2"),
+    Machine("v6e", "v6e:2x4"),
+]
+KINDRED = [
+    Machine("v5e", "v5e:2x4"),
+    *(Machine(name.upper(), name) for name in ("a100", "h200", "b200")),
+]
+PODS = [
+    Machine("H100", "h100", 64, (512,)),
+    Machine("H100", "h100", 512, (4096,)),
+    Machine("v5p", "v5p:8x8x8", 1, (512,)),
+    Machine("v5p", "v5p:16x16x16", 1, (4096,)),
+]
+LINES = [
+    Machine("H100", "h100", 8, (64,)),
+    Machine("v5p", "v5p:2x4x4", 1, (32,)),
+    Machine("v5p", "v5p:4x4x4", 1, (64,)),
+    Machine("v5p", "v5p:4x4x8", 1, (128,)),
+    Machine("v5p", "v5p:8x8x8", 1, (512,)),
+]
+TWO_AXES = [
+    Machine("v5p", "v5p:4x4x4", 1, (4, 16)),
+    Machine("v5p", "v5p:8x8x8", 1, (8, 64)),
+]
+ELSEWHERE = {  # programs that are not compiled for H100 and v5p, eight of each
+    "gather": LINES,
+    "gather x": TWO_AXES,
+    "gather y": TWO_AXES,
+    "gather x, y": TWO_AXES,
+    "step": [*eight, *KINDRED],
+    "step, flat": eight,
+    "step, large": [*eight, *PODS],
+    "product": eight,
+    "product, flat": eight,
+}
+SCHEDULES = {  # the machines for which the instructions are kept, one of a name
+    "step": eight,
+    "gather": [m for m in LINES if m.sizes == (64,)][1:],
+    "2 layers": [H100],
+    "3 layers": [H100],
+    "shifted": [H100, V5P],
+}
+
+
+def page() -> dict:
+    """Return the names that the page's cells give, those with the tag."""
+    names = {}
+    for cell in Page(PAGE, ROOT / "docs").code:
+        if "compiled" in cell.tags:
+            exec(cell.source, names)
+    return names
+
+
+def lowered(f, arguments) -> str:
+    """Digest what JAX hands to a compiler, on eight CPU devices in one or two axes."""
+    for sizes in (8,), (2, 4):
+        axes = tuple("xy"[: len(sizes)])
+        mesh = jax.make_mesh(sizes, axes, (jax.sharding.AxisType.Auto,) * len(axes))
+        with contextlib.suppress(ValueError), jax.set_mesh(mesh):  # has no axis y
+            traced = jax.jit(f).trace(*arguments(mesh))
+            text = traced.lower(lowering_platforms=("tpu",)).as_text()
+            return hashlib.sha256(text.encode()).hexdigest()[:12]
+    raise ValueError("a program of this page has the axes x, or x and y")
+
+
+def compiled(names: dict, program: str, machine: Machine) -> tuple[Row, str]:
+    """Compile a program, and return its row in the table and its text."""
+    devices = names["described"](machine.chip, machine.hosts)
+    axes, auto = "xy"[: len(machine.sizes)], names["AxisType"].Auto
+    mesh = names["fitting_mesh"](devices, machine.sizes, tuple(axes), auto)
+    made = []
+
+    def look(compiled):
+        made.append(compiled)
+        return names["measure"](compiled)
+
+    f, arguments = names["programs"][program]
+    (row,) = names["compile_on"](f, arguments, {machine.name: mesh}, look)
+    return {
+        "program": program,
+        "machine": machine.name,
+        "mesh": machine.mesh,
+        "chip": machine.chip,
+        "hosts": machine.hosts if machine.chip.isalnum() else "",
+        **names["as_row"](*made),
+        "lowered": lowered(f, arguments),
+        "seconds": f"{row.seconds:.1f}",
+    }, made[0].as_text()
+
+
+def schedule(text: str) -> Iterator[str]:
+    """Yield the instructions of the main computation, without their attributes."""
+    for line in text[text.index("\nENTRY ") :].splitlines()[2:]:
+        if " = " in line:
+            yield ATTRIBUTES.sub("", line).strip()
+
+
+def others(path: Path, made: list[Row]) -> list[Row]:
+    """Return the kept instructions of programs that were not compiled again."""
+    again = {row["program"] for row in made}
+    old = read(path) if path.exists() else []
+    return [row for row in old if row["program"] in SCHEDULES.keys() - again]
+
+
+def main(folder: Path, *only: str):
+    """Compile these programs, or all, and keep both tables."""
+    names = page()
+    plan = {name: ELSEWHERE.get(name, eight[:2]) for name in names["programs"]}
+    order = [(name, m.name, m.mesh) for name in plan for m in plan[name]]
+    rows, lines = [], []
+    for name in only or plan:
+        for machine in plan[name]:
+            row, text = compiled(names, name, machine)
+            print(*row.values(), flush=True)
+            rows.append(row)
+            if machine in SCHEDULES.get(name, ()):
+                about = {"program": name, "machine": machine.name}
+                lines += [
+                    about | {"line": number, "instruction": each}
+                    for number, each in enumerate(schedule(text), 1)
+                ]
+    keep(folder / "compilers.csv", rows, order)
+    keep(folder / "schedules.csv", [*others(folder / "schedules.csv", rows), *lines])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

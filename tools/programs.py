@@ -1,0 +1,206 @@
+"""Compile what pages measure for machines that are not there: `tools/programs.py`.
+
+Pages leave their programs in docs/_build/programs (see elsewhere.py). Those that are
+not kept yet are compiled for as many TPU v5p chips and H100 GPUs as they are for, and
+docs/reference/data/programs.csv keeps a row for each program and machine, this one
+included. Rows of programs that no page has any more go.
+
+A row of another JAX or libtpu is none, so those are compiled again. `--sample=3`
+compiles three that are kept, and fails where the answer is another one; `BOOK_DRAW`, a
+commit's hash, draws them, and must have been set when the pages ran. Then it tests all
+machines that `examples.machines` names.
+"""
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+os.environ["JAX_PLATFORMS"] = "cpu"
+sys.path += [str(ROOT / "src"), str(DOCS / "_ext")]
+
+import elsewhere  # noqa: E402  (JAX reads the variable above)
+import numpy as np  # noqa: E402
+from book import answers  # noqa: E402
+from book.page import pages  # noqa: E402
+from jax._src import compiler  # noqa: E402  (a lowered program has no public way in)
+from jax._src.interpreters import mlir  # noqa: E402
+from jax._src.lib import xla_client  # noqa: E402
+from jax._src.lib.mlir import ir  # noqa: E402
+from records import keep, read  # noqa: E402
+
+from examples import communication  # noqa: E402
+from examples.machines import described  # noqa: E402
+
+SAID = "name", "machine", "devices", "seconds", "collectives", "note"
+
+
+# ---------------------------------------------------------------- one compilation
+
+
+def compiled(told, program, devices):
+    """Compile a lowered program as JAX does, for these devices."""
+    with mlir.make_ir_context():
+        module = ir.Module.parse(bytes.fromhex(program["module"]))
+        options = compiler.get_compile_options(
+            num_replicas=1,
+            num_partitions=told["devices"],
+            device_assignment=np.array([devices]),
+            backend=devices[0].client,
+        )
+        options.parameter_is_tupled_arguments = program["tupled"]
+        build = options.executable_build_options
+        build.allow_spmd_sharding_propagation_to_parameters = program["free"][0]
+        build.allow_spmd_sharding_propagation_to_output = program["free"][1]
+        places = xla_client.DeviceList(tuple(devices))
+        return compiler.backend_compile_and_load(
+            devices[0].client, module, places, options, ()
+        )
+
+
+def found(told, program, devices) -> dict:
+    """Return what a row says of a program: what it sends and holds, or a refusal."""
+    start = time.perf_counter()
+    executable = compiled(told, program, devices)
+    seconds = round(time.perf_counter() - start, 1)
+    text = executable.hlo_modules()[0].to_string()
+    meshes = (m for m in told["meshes"] if math.prod(m.values()) == told["devices"])
+    read_back = communication.read(text, next(meshes, None))
+    held = executable.get_compiled_memory_stats()
+    kinds = {"arguments": "argument", "outputs": "output", "temporaries": "temp"}
+    sizes = {k: getattr(held, f"{v}_size_in_bytes") for k, v in kinds.items()}
+    return elsewhere.found(replace(read_back, **sizes)) | {"seconds": seconds}
+
+
+def row(key, told, machine) -> dict:
+    """Compile one program for one machine, and return its row without its pages."""
+    about = {"program": key, "machine": machine, "name": told["name"]}
+    about["devices"] = told["devices"]
+    program = told[machine]
+    try:
+        if "note" in program:
+            return about | program
+        devices = chips(machine, told["devices"])
+        return about | found(told, program, devices)
+    except Exception as error:  # a compiler's refusal is an answer
+        return about | {"note": elsewhere.refusal(error)}
+
+
+def chips(machine, count) -> list:
+    """Return so many chips of a machine, as its compiler describes them."""
+    if machine == "H100":
+        hosts = -(-count // 8)
+        return described("h100", hosts=hosts, per_host=count // hosts)
+    return described("v5p:2x2x2" if count <= 8 else "v5p:4x4x4")[:count]
+
+
+# --------------------------------------------------------------------- all of them
+
+
+def noted() -> dict[str, tuple[dict, list[str]]]:
+    """Return the programs that pages left: key -> what they are, names of pages."""
+    programs = {}
+    for page in pages(DOCS):
+        for file in answers.notes(page.name):
+            old, own = programs.get(file.stem, ({}, []))
+            programs[file.stem] = old | json.loads(file.read_text()), [*own, page.name]
+    return programs
+
+
+def kept() -> dict[str, dict[str, dict]]:
+    """Return what is kept: program -> machine -> row."""
+    return answers.by_program(answers.rows())
+
+
+def wanted(programs) -> list[tuple[str, dict, str]]:
+    """Return what is to be compiled: key, program, machine."""
+    old = kept()
+    return [
+        (key, told, machine)
+        for key, (told, _) in programs.items()
+        for machine in elsewhere.MACHINES
+        if machine in told and machine not in old.get(key, {})
+    ]
+
+
+def main():
+    """Compile what is missing; keep each row as it comes."""
+    programs = noted()
+    where = {key: own for key, (_, own) in programs.items()}
+    new, jobs = here(programs), wanted(programs)
+    print(f"{len(programs)} programs, {len(jobs)} compilations", flush=True)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
+        for done in as_completed([pool.submit(row, *job) for job in jobs]):
+            new.append(done.result())
+            print(*(new[-1].get(name, "") for name in SAID), flush=True)
+            if len(new) % 20 == 0:
+                keep_all(new, where)
+    keep_all(new, where)
+
+
+def here(programs) -> list[dict]:
+    """Return a row of this machine for each program, where it says something new."""
+    old, rows = kept(), []
+    for key, (told, _) in programs.items():
+        about = {"program": key, "machine": "CPU", "name": told["name"]}
+        new = about | {"devices": told["devices"]} | told["CPU"]
+        was = old.get(key, {}).get("CPU", {})
+        if any(was.get(name) != str(value) for name, value in new.items()):
+            rows.append(new)
+    return rows
+
+
+def again(count) -> int:
+    """Compile so many programs that are kept, drawn by the commit; 1 if one differs."""
+    old = kept()
+    drawn = [
+        (key, told, machine)
+        for key, (told, _) in noted().items()
+        for machine in elsewhere.MACHINES
+        if machine in told and machine in old.get(key, {})
+    ]
+    keys = sorted({key for key, *_ in drawn}, key=elsewhere.draw)[:count]
+    different = 0
+    for key, told, machine in drawn:
+        if key in keys:
+            new, was = row(key, told, machine), old[key][machine]
+            changed = {k: (was[k], str(v)) for k, v in new.items() if was[k] != str(v)}
+            changed.pop("seconds", None)
+            different += bool(changed)
+            print(key, told["name"], machine, changed or "as kept", flush=True)
+    if not keys:
+        print("no page ran since this commit: nothing is drawn")
+    tests = sys.executable, "-m", "pytest", "-q", "-n0", "tests/test_machines.py"
+    failed = different or not (keys or os.environ.get("KEPT"))
+    return int(bool(failed)) or subprocess.call(tests, cwd=ROOT)
+
+
+def keep_all(new, where):
+    """Write the table anew: rows found now, and older ones that a page still has."""
+    played = {page for own in where.values() for page in own}
+    old = read(answers.KEPT) if answers.KEPT.exists() else []
+    rows = {(each["program"], each["machine"]): each for each in [*old, *new]}
+    stamped = []
+    for (key, _), each in rows.items():
+        own = set(str(each.get("pages", "")).split()) - played | {*where.get(key, ())}
+        if own:
+            stamped.append(each | {"pages": " ".join(sorted(own))})
+    stamped.sort(key=lambda each: (each["pages"], each["program"], each["machine"]))
+    keep(answers.KEPT, stamped)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sample", type=int, help="how many of them")
+    given = parser.parse_args()
+    sys.exit(again(given.sample) if given.sample else main())

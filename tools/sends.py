@@ -1,0 +1,249 @@
+"""Ask three compilers what a line of JAX sends: docs/reference/data/sends.csv.
+
+    x  float32[2048, 4096]    y  as x    w  float32[4096, 8192]    i  int32[64], copied
+
+Eight devices stand in a mesh of 2 x 4, axes x and y. Three kinds of programs:
+operations whose arrays all have one spec; the product `x @ w`, each operand with its
+spec, its result where the compiler puts it or where it is asked for; and `jax.reshard`
+from spec to spec. Each is compiled for this CPU, for eight TPU v5p chips and for eight
+H100 GPUs, under Auto axes; `explicit` is the type that the line has under Explicit
+axes, or JAX's words. Nothing runs, and no array is made.
+
+Rows are kept as they come. A row of the same line and versions is not compiled again,
+so a stopped run goes on; `--again=20` compiles so many, drawn at random, and compares.
+"""
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import random
+import re
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+os.environ["JAX_NUM_CPU_DEVICES"] = "8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+sys.path += [str(ROOT / "src")]
+
+import jax  # noqa: E402  (after its environment)
+import jax.numpy as jnp  # noqa: E402
+from jax import lax  # noqa: E402
+from jax.sharding import AxisType  # noqa: E402
+from records import keep, read, table_of  # noqa: E402
+
+from examples import communication  # noqa: E402
+from examples.machines import described  # noqa: E402
+
+KEPT = ROOT / "docs/reference/data/sends.csv"
+MACHINES = {"CPU": None, "TPU v5p": "v5p:2x2x2", "H100": "h100"}
+MESH = (2, 4), ("x", "y")
+SHAPES = {"x": (2048, 4096), "y": (2048, 4096), "w": (4096, 8192)}
+SPECS = ["-,-", "x,-", "y,-", "xy,-", "-,x", "-,y", "-,xy", "x,y", "y,x"]
+RESULTS = [
+    "",
+    "-,-",
+    "x,y",
+    "xy,-",
+    "-,xy",
+]  # "": as it comes
+ORDERS = [*SPECS, "yx,-", "-,yx"]  # of two axes on one dimension
+
+OPERATIONS = """
+    x + y
+    x.sum()
+    x.sum(0)
+    x.sum(1)
+    x.max(1)
+    x.argmax(0)
+    jnp.linalg.norm(x)
+    jax.nn.softmax(x)
+    jax.nn.logsumexp(x, 0)
+    jnp.cumsum(x, 0)
+    jnp.cumsum(x, 1)
+    jnp.sort(x, 0)
+    jnp.sort(x, 1)
+    lax.top_k(x, 4)[0]
+    x.T
+    x.ravel()
+    x.reshape(1024, 8192)
+    x[2:6]
+    x[::2]
+    x[::-1]
+    x[i]
+    x.at[2:6].set(0)
+    x.at[i].add(1)
+    jnp.roll(x, 1, 0)
+    jnp.roll(x, 1, 1)
+    jnp.concatenate([x, y])
+    jnp.pad(x, 1)
+    jnp.diff(x, axis=0)
+    jnp.fft.fft(x)
+    jnp.fft.fft2(x)
+    jnp.repeat(x, 2, 0)
+    w - 0.1 * jax.grad(loss)(w, x)
+"""
+LINES = [line.strip() for line in OPERATIONS.strip().splitlines()]
+PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
+
+
+def loss(w, x):
+    """Return a number that depends on a product, as a training step's does."""
+    return jnp.square(jnp.tanh(x @ w)).mean()
+
+
+def questions() -> list[tuple[str, str, str]]:
+    """Return all that is asked: a line, its operands' specs, and its result's."""
+    asked = [(line, spec, "") for line in LINES for spec in SPECS]
+    asked += [
+        (PRODUCT, f"{x} {w}", result)
+        for x, w, result in itertools.product(SPECS, SPECS, RESULTS)
+    ]
+    return asked + [(RESHARD, *pair) for pair in itertools.product(ORDERS, ORDERS)]
+
+
+def spec(text: str) -> jax.P:
+    """Return the spec that is written `xy,-`: rows over x and y, columns whole."""
+    axes = {"-": None, "xy": ("x", "y"), "yx": ("y", "x")}
+    return jax.P(*(axes.get(dim, dim) for dim in text.split(",")))
+
+
+@cache
+def mesh(machine: str, kind: AxisType) -> jax.sharding.Mesh:
+    """Return the mesh of a machine, which is described unless it is this one."""
+    place = MACHINES[machine]
+    devices = described(place) if place else jax.devices()
+    return jax.make_mesh(*MESH, (kind,) * 2, devices=devices)
+
+
+def lowered(machine: str, kind: AxisType, line: str, specs: str, result: str):
+    """Trace and lower a line for a machine, with axes of this type."""
+    here, asked = mesh(machine, kind), spec(result) if result else None
+    names = [name for name in SHAPES if re.search(rf"\b{name}\b", line)]
+    places = dict(zip(names, itertools.cycle(map(spec, specs.split()))))
+    with jax.set_mesh(here):
+        arguments = {
+            name: jax.ShapeDtypeStruct(
+                SHAPES[name], "float32", sharding=jax.NamedSharding(here, place)
+            )
+            for name, place in places.items()
+        }
+        if "[i]" in line:
+            whole = jax.NamedSharding(here, jax.P())
+            arguments["i"] = jax.ShapeDtypeStruct((64,), "int32", sharding=whole)
+        options = {}
+        if asked is not None and kind is AxisType.Auto:
+            options["out_shardings"] = jax.NamedSharding(here, asked)
+            code = line.replace(RESHARD, "x")
+        elif asked is not None:
+            product = "jnp.matmul(x, w, out_sharding=to)"
+            code = line.replace(PRODUCT, product)
+        else:
+            code = line
+        known = {"jax": jax, "jnp": jnp, "lax": lax, "loss": loss, "to": asked}
+        f = eval(f"lambda {', '.join(arguments)}: {code}", known)
+        return jax.jit(f, **options).lower(*arguments.values())
+
+
+def type_of(aval, sharding) -> str:
+    """Write a type as [2048@x, 4096]."""
+    axes = [*getattr(sharding, "spec", ()), *[None] * aval.ndim]
+    dims = zip(aval.shape, axes, strict=False)
+    return f"[{', '.join(size_of(n, names) for n, names in dims)}]"
+
+
+def size_of(size: int, names) -> str:
+    """Write a dimension as 2048, 2048@x or 2048@(x,y)."""
+    if isinstance(names, tuple):
+        names = f"({','.join(names)})"
+    return f"{size}@{names}" if names else str(size)
+
+
+def explicit(line: str, specs: str, result: str) -> str:
+    """Return the type under Explicit axes, or the error's name and first words."""
+    try:
+        found = lowered("CPU", AxisType.Explicit, line, specs, result).out_info
+    except Exception as error:  # the library's errors have no common, public class
+        words = str(error).strip().partition("\n")[0]
+        return f"{type(error).__name__}: {words}"
+    return type_of(found, found.sharding)
+
+
+def answer(machine: str, line: str, specs: str, result: str) -> dict[str, object]:
+    """Return the row of one program on one machine."""
+    about = {"line": line, "specs": specs, "result": result, "machine": machine}
+    program = lowered(machine, AxisType.Auto, line, specs, result)
+    compiled = program.compile()
+    found = communication.read(compiled.as_text(), mesh(machine, AxisType.Auto))
+    sent: dict[tuple, int] = {}
+    for one in found.collectives:
+        key = one.kind, ",".join(one.axes or ()), one.bytes
+        sent[key] = sent.get(key, 0) + (one.times or 1)
+    return about | {
+        "collectives": "; ".join(
+            f"{times} {kind} of {size} B over {axes or '?'}"
+            for (kind, axes, size), times in sent.items()
+        ),
+        "sent": int(found.sent),
+        "held": compiled.memory_analysis().temp_size_in_bytes,
+        "output": type_of(program.out_info, compiled.output_shardings),
+        "explicit": explicit(line, specs, result) if machine == "CPU" else "",
+    }
+
+
+def wanted() -> list[tuple[str, str, str, str]]:
+    """Return what has no row of these versions yet."""
+    table, old = table_of(KEPT), read(KEPT) if KEPT.exists() else []
+    versions = {name: table.stamp()[name] for name in table.versions}
+    known = {table.key_of(row) for row in old if versions.items() <= row.items()}
+    every = ((*question, machine) for question in questions() for machine in MACHINES)
+    return [one for one in every if one not in known]
+
+
+def ask(jobs, workers):
+    """Compile the jobs side by side; yield each row as it comes."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+        tasks = [pool.submit(answer, one[-1], *one[:-1]) for one in jobs]
+        for done in as_completed(tasks):
+            yield done.result()
+
+
+def again(count: int) -> int:
+    """Compile so many kept programs anew; return how many have another answer."""
+    rows, found = read(KEPT), table_of(KEPT).found
+    drawn = random.sample(rows, count)
+    jobs = [tuple(row[key] for key in table_of(KEPT).key) for row in drawn]
+    new = {table_of(KEPT).key_of(row): row for row in ask(jobs, os.cpu_count())}
+    differ = 0
+    for row in drawn:
+        now = new[table_of(KEPT).key_of(row)]
+        changed = {k: (row[k], str(now[k])) for k in found if row[k] != str(now[k])}
+        differ += bool(changed)
+        print(*table_of(KEPT).key_of(row), changed or "as kept", flush=True)
+    return differ
+
+
+def main():
+    """Compile what is missing; keep each answer as it comes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--again", type=int, help="compile so many anew, and compare")
+    options = parser.parse_args()
+    if options.again:
+        sys.exit(int(bool(again(options.again))))
+    order = [(*question, machine) for question in questions() for machine in MACHINES]
+    jobs, new = wanted(), []
+    print(f"{len(order)} programs, {len(jobs)} to compile", flush=True)
+    for row in ask(jobs, os.cpu_count()):
+        new.append(row)
+        if len(new) % 50 == 0:
+            keep(KEPT, new, order)
+            print(len(new), *table_of(KEPT).key_of(row), row["sent"], flush=True)
+    keep(KEPT, new, order)
+
+
+if __name__ == "__main__":
+    main()
