@@ -21,6 +21,11 @@ STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every pag
 FACTS = nox.project.load_toml("pyproject.toml")["tool"]["shardbook"]
 MANY = min((os.cpu_count() or 1) + 1, 4)  # some tests wait
 WORKERS = f"-n={MANY}", "--dist=worksteal"  # mostly file by file
+LINT = (
+    "ruff check --output-format=concise",
+    "ruff format --check --output-format=concise",
+    "codespell",
+)
 BOOK = Path(".nox/book")  # the environment of all sessions that only follow the lock
 
 
@@ -36,8 +41,8 @@ def book(session):
     here = {"PATH": path, "VIRTUAL_ENV": str(BOOK.resolve())}
     here["PYTHONDONTWRITEBYTECODE"] = ""  # imports are thrice as slow without
 
-    def run(program, *arguments, env=None):
-        session.run(str(bin_folder / program), *arguments, env=here | (env or {}))
+    def run(program, *arguments, call=session.run):
+        call(str(bin_folder / program), *arguments, env=here)
 
     return run
 
@@ -77,18 +82,27 @@ def docs(session):
 
 @nox.session(python=False)
 def tests(session):
-    """Run the tests, on eight simulated devices."""
+    """Run the tests, on eight simulated devices; those that start processes apart."""
     run = book(session)
-    run("pytest", *WORKERS, *session.posargs)
+    if session.posargs:
+        run("pytest", *WORKERS, *session.posargs)
+    else:
+        run("pytest", *WORKERS, "-m", "not processes")
+        run("pytest", "-n=2", "-m", "processes")
 
 
 @nox.session
 def lint(session):
     """Check style, format and spelling."""
     session.install("--constraint=requirements.lock", "ruff", "codespell")
-    session.run("ruff", "check")
-    session.run("ruff", "format", "--check")
-    session.run("codespell")
+    failed = []
+    for line in LINT:
+        try:
+            session.run(*line.split())
+        except nox.command.CommandFailed:
+            failed.append(line)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
 
 
 @nox.session(name="tests-oldest", default=False)
@@ -96,7 +110,8 @@ def tests_oldest(session):
     """Test the modules on the oldest JAX; `-- --one-of-each` takes a sample."""
     jax = (f"{name}=={FACTS['oldest-jax']}" for name in ("jax", "jaxlib"))
     formats = "grain", "h5py", "orbax-checkpoint", "tensorstore", "zarr"
-    others = "hypothesis", "mpi4py", "optax", "pytest>=9", "pytest-xdist", "rich"
+    others = "hypothesis", "mpi4py", "optax", "rich"
+    others += "pytest>=9", "pytest-timeout", "pytest-xdist"
     session.install(*jax, *formats, *others)
     modules = sorted(Path("src/examples").glob("[!_]*.py"))
     tests = (f"tests/test_{module.stem}.py" for module in modules)
@@ -142,16 +157,20 @@ def archive(session):
 
 @nox.session(default=False, python=False)
 def links(session):
-    """Follow every link: inside the site always, to others where there is a network."""
+    """Follow every link inside the site; old anchors stay."""
     run = book(session)
     built(run)
-    run("python", "tools/links.py", str(BUILD / "html"))
+    strict = "--offline", "--include-fragments", "--no-progress", "--index-files="
+    only = "--extensions=html", "--exclude-path=_static", r"--exclude-path=404\.html$"
+    run("lychee", *strict, *only, str(BUILD / "html"))
+    run("python", "tools/anchors.py", str(BUILD / "html"))
 
 
 @nox.session(default=False, python=False)
 def notebooks(session):
     """Play every page as a reader does, with all answers; `-- NAME` plays one."""
     run = book(session)
+    run("python", "tools/notebooks.py", "--install", call=session.run_install)
     run("python", "tools/notebooks.py", *session.posargs)
 
 
@@ -192,7 +211,8 @@ def browser(session):
     run = book(session)
     built(run)
     npm = "npm", "install", "--no-save", "--no-package-lock"
-    session.run(*npm, f"--prefix={BUILD / 'npm'}", "axe-core@4", external=True)
+    axe = f"--prefix={BUILD / 'npm'}", "axe-core@4.14.1"
+    session.run_install(*npm, *axe, external=True)
     run("pytest", "-n=auto", "tests/browser", *session.posargs)
 
 

@@ -9,7 +9,6 @@ ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]
 
 from book import execution, facts, kernels  # noqa: E402  (lies in _ext)
-from jupyter_client import KernelManager  # noqa: E402
 
 # The one place for the published address: with it, pages offer Colab and Binder.
 published = ""  # such as "https://shardbook.example.org"
@@ -29,13 +28,13 @@ KERNEL = {
     "PYTHONHASHSEED": "0",
     "PYTHONPATH": str(ROOT / "src"),
     "SOURCE_DATE_EPOCH": "1767225600",  # Matplotlib writes the date into SVG
+    "XLA_FLAGS": kernels.FLAGS,
 }
 os.environ |= KERNEL
 profile = kernels.prepare(DOCS / "_build/ipython")
 (profile / "ipython_kernel_config.py").write_text(
     "get_config().InlineBackend.figure_formats = {'svg'}\n"
 )
-KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns otherwise
 
 project = "Shardbook"
 author = "the Shardbook authors"
@@ -88,7 +87,7 @@ execution_kept = str(DOCS / "reference/data/programs.csv")
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(DOCS / "_build/cache")
 nb_execution_allow_errors = True  # all cells run; _ext/book judges each of them
-nb_execution_timeout = 300
+nb_execution_timeout = kernels.SECONDS
 nb_merge_streams = True
 nb_output_stderr = "remove-warn"  # no log line is published unseen
 

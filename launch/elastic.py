@@ -12,7 +12,8 @@ Its limits, as of JAX 0.12:
 - process 0 may not die, because it coordinates: the whole job ends with it;
 - each process holds the whole state, because what only the dead one held is lost;
 - a death is noticed when a collective gives up, which takes CPUs the seconds of
-  `--xla_cpu_collective_timeout_seconds`, and when heartbeats stay away;
+  `--xla_cpu_collective_timeout_seconds`, and when heartbeats stay away; the variables
+  COLLECTIVE_SECONDS and HEARTBEAT_SECONDS set both, 5 and 8 if they do not;
 - the gradient is a mean over fewer rows while a process is missing, so that the numbers
   are not those of an undisturbed run;
 - `live_devices` is in `jax.experimental`, and may change.
@@ -36,8 +37,9 @@ from jax.experimental.multihost_utils import live_devices
 
 COUNT, DEVICES, STEPS, ROWS = 3, 2, 30, 8
 KILLED, LAST = 2, 10  # the process that is killed, and after how many steps
-COLLECTIVE_SECONDS = 5  # after which a collective without all devices gives up
-HEARTBEAT_SECONDS = 8  # without a heartbeat, after which a process counts as dead
+# after which a collective without all devices gives up, and a process counts as dead
+COLLECTIVE_SECONDS = int(os.environ.get("COLLECTIVE_SECONDS", "5"))
+HEARTBEAT_SECONDS = int(os.environ.get("HEARTBEAT_SECONDS", "8"))
 
 
 @jax.jit
@@ -132,7 +134,11 @@ def join(address: str, number: int, births: Path):
     with births.open("ab") as file:
         file.write(b".")
     jax.distributed.initialize(
-        address, COUNT, number, heartbeat_timeout_seconds=HEARTBEAT_SECONDS
+        address,
+        COUNT,
+        number,
+        coordinator_bind_address=address,
+        heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
     )
     train(births)
     sys.stdin.read()  # process 0 stays until the others have ended
@@ -142,7 +148,8 @@ def join(address: str, number: int, births: Path):
 
 def start(number: int, address: str, births: str) -> subprocess.Popen:
     """Start process `number`; `main` reads what process 0 prints."""
-    flags = f"--xla_cpu_collective_timeout_seconds={COLLECTIVE_SECONDS}"
+    flags = os.environ.get("XLA_FLAGS", "")
+    flags += f" --xla_cpu_collective_timeout_seconds={COLLECTIVE_SECONDS}"
     cpus = {"JAX_NUM_CPU_DEVICES": str(DEVICES), "JAX_PLATFORMS": "cpu"}
     cpus |= {"STARTED_BY": str(os.getpid()), "TF_CPP_MIN_LOG_LEVEL": "2"}
     return subprocess.Popen(
@@ -156,9 +163,10 @@ def start(number: int, address: str, births: str) -> subprocess.Popen:
 
 def main():
     """Start all processes, and the killed one again once the others go on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-    with tempfile.TemporaryDirectory() as folder:
+    with socket.socket() as held, tempfile.TemporaryDirectory() as folder:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))  # no other program gets the port meanwhile
+        address = f"127.0.0.1:{held.getsockname()[1]}"
         births = f"{folder}/births"
         children = [start(number, address, births) for number in range(COUNT)]
         try:

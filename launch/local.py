@@ -48,6 +48,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 GLOO = re.compile(rb"\[Gloo\] Rank|number of connected peer ranks")
+STACK_END = re.compile(rb'  File "<string>", line \d+ in <module>$|  \.\.\.$')
+STACK_SECONDS = 10.0  # at most, in which all write where they stand
 KILL_DELAY = 1.0  # seconds from SIGTERM to SIGKILL, after a failure
 GRACE_SECONDS = 30.0  # and after a signal to the launcher, in which to save
 SAVED = 75  # the exit code EX_TEMPFAIL: nothing is wrong, start me again
@@ -217,6 +219,7 @@ class Stream:
         self.drain()
         if self.rest:
             self.take(self.rest + b"\n")
+        self.open = False  # also where a dying child holds it: its number has no owner
         os.close(self.pipe)
 
 
@@ -232,6 +235,7 @@ class Process:
     code: int | None = None  # as a shell gives it; known before the end when it fails
     ended: bool = False
     silenced: bool = False
+    has_stack: bool = False  # its stderr holds a stack to its end
 
     def poll(self):
         """If it has ended, end its children and read the last lines."""
@@ -263,6 +267,7 @@ class Process:
             write(self.logs[1], line)
         if GLOO.search(line):
             return
+        self.has_stack |= bool(STACK_END.match(line))
         self.tail = [*self.tail[-39:], line]
         if not (self.logs or self.silenced):
             write(2, self.mark(line))
@@ -319,6 +324,19 @@ def start(number: int, shared: dict, options: argparse.Namespace) -> Process:
         os.set_blocking(here, False)
         process.streams.append(Stream(here, taker))
     return process
+
+
+def await_stacks(processes: list[Process], end: float):
+    """Read stderr until each has written its stack, or has ended, or time is over."""
+    while processes and time.monotonic() < end:
+        time.sleep(0.01)
+        for process in processes:
+            process.streams[1].read()
+        processes = [
+            process
+            for process in processes
+            if not process.has_stack and process.popen.poll() is None
+        ]
 
 
 @dataclass
@@ -408,8 +426,9 @@ class Job:
         say(f"not done after {self.options.timeout:g} s; this is where they stand:")
         running = self.running()
         for process in running:
+            process.has_stack = False
             process.popen.send_signal(signal.SIGUSR1)
-        time.sleep(0.3)
+        await_stacks(running, time.monotonic() + STACK_SECONDS)
         for process in running:
             process.show_stderr()
         self.stop(124, signal.SIGTERM, KILL_DELAY)

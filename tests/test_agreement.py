@@ -8,15 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
-from on_processes import refused
+from on_processes import Group, refused
 
 from examples import agreement
 from examples.agreement import assert_replicated, assert_same_program, group_equal
-from examples.processes import Processes
 
 P = jax.P
 SOURCE = Path(agreement.__file__).parents[1]
-SLOW = 300  # seconds after which a test has failed
 LAYOUTS = P("x", "y"), P(("x", "y")), P(None, "y"), P("y"), P(None, ("y", "x")), P()
 TABLE = np.arange(128, dtype=np.float32).reshape(16, 8)
 
@@ -48,11 +46,15 @@ def placed(table, sharding):
 
 
 @pytest.fixture(scope="module")
-def four():
-    path = {"PYTHONPATH": str(SOURCE)}
-    with Processes(4, devices=2, timeout=SLOW, env=path) as four:
-        four.run(NAMES)
-        yield four
+def group():
+    group = Group(4, 2, NAMES, env={"PYTHONPATH": str(SOURCE)})
+    yield group
+    group.close()
+
+
+@pytest.fixture
+def four(group):
+    return group.alive()
 
 
 def mesh_of(shape, kind):
@@ -134,10 +136,12 @@ def test_programs_of_numpys_arrays_are_the_same():
 
 
 @pytest.mark.parametrize("spec", LAYOUTS, ids=str)
+@pytest.mark.processes
 def test_equal_copies_of_four_processes_pass(four, spec):
     four.run(f"assert_replicated(placed(table, laid(*{tuple(spec)!r})))")
 
 
+@pytest.mark.processes
 def test_copies_on_a_part_of_the_devices_pass(four):
     four.run("""
 some = jax.sharding.Mesh(np.array(jax.devices())[2:6], ("d",),
@@ -146,6 +150,7 @@ assert_replicated(placed(table, laid("d", mesh=some)))
 """)
 
 
+@pytest.mark.processes
 def test_copies_that_differ_are_found_with_their_processes(four):
     four.run("copies = laid()\nassert_replicated({'n': 3, 'x': placed(table, copies)})")
     found = "AssertionError: processes 0, 1, 3 | process 2"
@@ -168,6 +173,7 @@ assert_replicated({'b': 1, 'w': placed(mine.astype('f'), laid(None, 'y'))})
     )
 
 
+@pytest.mark.processes
 def test_one_bit_on_one_device_is_found(four):
     words = (
         "AssertionError: not the same everywhere: : processes 0, 1, 2, 3 | process 3"
@@ -184,6 +190,7 @@ assert_replicated(x)
     )
 
 
+@pytest.mark.processes
 def test_trees_of_other_shapes_are_found(four):
     words = (
         "AssertionError: the processes hold different trees: process 0 | processes 1,"
@@ -192,6 +199,7 @@ def test_trees_of_other_shapes_are_found(four):
     four.run("assert_replicated(np.zeros(3, 'f' if me else 'd'))", raises=words)
 
 
+@pytest.mark.processes
 def test_other_programs_are_found_and_the_same_pass(four):
     four.run("""
 x = placed(table, laid("x"))
@@ -211,6 +219,7 @@ assert_same_program(jnp.sum, jnp.ones(3))  # on a device of each process
         four.run(other, raises=words)
 
 
+@pytest.mark.processes
 def test_another_order_of_the_devices_is_another_program(four):
     """The text of the two programs is the same."""
     four.run("""
@@ -222,6 +231,7 @@ x = jax.ShapeDtypeStruct((16, 8), "f", sharding=laid("x", mesh=mine))
     four.run("assert_same_program(jnp.sum, x)", raises=words)
 
 
+@pytest.mark.processes
 def test_an_error_of_lowering_in_one_process_leaves_no_other_waiting(four):
     errors = refused(
         four,
@@ -235,6 +245,7 @@ assert_same_program(lambda x: x.reshape(3) if me == 3 else x, x)""",
     )
 
 
+@pytest.mark.processes
 def test_a_leaf_without_bits_in_one_process_leaves_no_other_waiting(four):
     errors = refused(four, "assert_replicated([object() if me == 1 else 1.0])")
     assert "ValueError: [0] has no bits to compare" in errors[1]

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 ELASTIC = Path(__file__).parents[1] / "launch/elastic.py"
-SLOW = 300  # seconds after which a test has failed
+SLOW = 600  # seconds after which a test has failed
+PATIENT = {"COLLECTIVE_SECONDS": "25", "HEARTBEAT_SECONDS": "40"}
 FILE = runpy.run_path(str(ELASTIC))
 LAST, STEPS, ALL, FEWER = FILE["LAST"], FILE["STEPS"], 6, 4
 
@@ -58,7 +59,7 @@ def start(tmp_path):
         return subprocess.Popen(
             [sys.executable, "script.py"],
             cwd=tmp_path,
-            env=os.environ | {"KILLED": str(killed), "DIES": dies},
+            env=os.environ | PATIENT | {"KILLED": str(killed), "DIES": dies},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -92,6 +93,7 @@ def after(number, w, count):
     return w - 0.1 * np.mean([FILE["gradient"](w, x) for x in batches], 0)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("dies", ["before", "after"])
 def test_the_others_repeat_the_step_and_the_dead_comes_back(start, dies):
     with start(2, dies) as job:
@@ -114,6 +116,7 @@ def test_the_others_repeat_the_step_and_the_dead_comes_back(start, dies):
     assert said.count("weights 1.0 -2.0 3.0") == 3
 
 
+@pytest.mark.processes
 def test_the_others_end_with_process_0(start):
     with start(0, "before") as job:
         said, errors = outputs(job)
@@ -123,6 +126,7 @@ def test_the_others_end_with_process_0(start):
     assert max(steps(said, 1)) == LAST - 1
 
 
+@pytest.mark.processes
 def test_all_end_with_the_command_that_started_them(start):
     with start(2, "before") as job:
         while "step" not in job.stdout.readline():
@@ -130,6 +134,13 @@ def test_all_end_with_the_command_that_started_them(start):
         job.kill()
         said, _ = outputs(job)
     assert "weights" not in said
+
+
+def test_its_two_times_come_from_the_environment(monkeypatch):
+    assert (FILE["COLLECTIVE_SECONDS"], FILE["HEARTBEAT_SECONDS"]) == (5, 8)
+    for name, seconds in PATIENT.items():
+        monkeypatch.setenv(name, seconds)
+        assert runpy.run_path(str(ELASTIC))[name] == int(seconds)
 
 
 def test_a_copy_stands_alone():

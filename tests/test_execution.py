@@ -15,7 +15,7 @@ from book.page import Page
 from tiny_site import HEAD
 
 ROOT = Path(__file__).parents[1]
-NOT_COPIED = "_build", ".cache", ".git", ".nox", ".venv", "__pycache__"
+NOT_COPIED = "_build", "__pycache__", ".*"  # where others may write meanwhile
 
 PAGE = """
 # {title}

@@ -79,6 +79,7 @@ def test_lies_end_well():
     assert {TABLE[name]["code"] for name in ("program", "data", "SIGTERM")} == {"0"}
 
 
+@pytest.mark.processes
 def test_a_case_runs():
     """That of the shortest: it is over at once."""
     row = failures.row("process 0 killed")

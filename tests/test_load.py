@@ -16,7 +16,7 @@ import pytest
 import tensorstore
 import zarr
 from jax.sharding import AxisType, NamedSharding
-from on_processes import refused
+from on_processes import Group, refused
 
 from examples.load import (
     check_pieces,
@@ -25,7 +25,6 @@ from examples.load import (
     read_slices,
     scatter,
 )
-from examples.processes import Processes
 
 P = jax.P
 ROOT = Path(__file__).parents[1]
@@ -95,11 +94,15 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def four():
-    path = {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
-    with Processes(4, devices=2, timeout=SLOW, env=path) as four:
-        four.run(NAMES)
-        yield four
+def group():
+    group = Group(4, 2, NAMES, env={"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]})
+    yield group
+    group.close()
+
+
+@pytest.fixture
+def four(group):
+    return group.alive()
 
 
 # ------------------------------------------------------------------------- one process
@@ -222,6 +225,7 @@ def test_nan_equals_itself_and_minus_zero_is_not_zero(mesh):
 
 
 @pytest.mark.parametrize("spec", LAYOUTS, ids=str)
+@pytest.mark.processes
 def test_four_processes_hold_what_the_source_has(four, spec):
     four.run(f"""
 sharding = laid(*{tuple(spec)!r})
@@ -237,6 +241,7 @@ check_pieces(x, table, limit=20)
     assert four.run(reads).texts == ("True",) * 4
 
 
+@pytest.mark.processes
 def test_each_process_reads_its_share_once(four):
     said = four.run("""
 source = Noted(table)
@@ -259,6 +264,7 @@ source.reads""")
     assert [len(ast.literal_eval(text)) for text in said.texts] == [1] * 4
 
 
+@pytest.mark.processes
 def test_what_is_no_block_is_refused_by_the_process_that_needs_it(four):
     four.run("""
 order = np.array(jax.devices())[[0, 2, 1, 3, 4, 5, 6, 7]]
@@ -272,6 +278,7 @@ source = Noted(table)
     assert four.run("len(source.reads)").texts == ("0", "0", "1", "1")
 
 
+@pytest.mark.processes
 def test_the_root_alone_reads_and_all_get_their_slices(four):
     four.run("""
 for spec in ("x", "y"), (None, "y"), (), ("y",):
@@ -284,6 +291,7 @@ for spec in ("x", "y"), (None, "y"), (), ("y",):
 """)
 
 
+@pytest.mark.processes
 def test_a_scatter_keeps_all_bits_of_wide_numbers(four):
     said = four.run("""
 import os
@@ -295,6 +303,7 @@ x.dtype""")
     assert said.texts == ("dtype('float64')",) * 4
 
 
+@pytest.mark.processes
 def test_a_scatter_from_nothing_is_refused_everywhere(four):
     for source in "None", "table if me else [1]":
         four.run(f"scatter({source}, laid())", raises="ValueError: process 0 has no")
@@ -302,6 +311,7 @@ def test_a_scatter_from_nothing_is_refused_everywhere(four):
     four.run("scatter(np.zeros((9, 2)) if me == 1 else None, laid('x'), 1)", raises=odd)
 
 
+@pytest.mark.processes
 def test_a_scatter_works_inside_a_mesh_and_on_a_part_of_the_devices(four):
     four.run("""
 some = jax.sharding.Mesh(np.array(jax.devices())[2:6], ("d",),
@@ -316,6 +326,7 @@ check_pieces(x, table)
 """)
 
 
+@pytest.mark.processes
 def test_all_learn_whose_shards_are_wrong(four):
     four.run("x = read_slices(table + (me == 2) * (np.arange(8) == 5), laid('x', 'y'))")
     words = "AssertionError: shards of process 2 are not what the source has"
@@ -326,6 +337,7 @@ def test_all_learn_whose_shards_are_wrong(four):
     assert "at [8, 5], where the source has" in said[2]
 
 
+@pytest.mark.processes
 def test_a_source_that_one_process_cannot_read_leaves_no_other_waiting(four):
     four.run("x = read_slices(table, laid('x'))")
     errors = refused(four, "check_pieces(x, table[: 8 if me == 1 else 16])")
@@ -363,6 +375,7 @@ OPEN = {
 
 
 @pytest.mark.parametrize("kind", OPEN)
+@pytest.mark.processes
 def test_files_of_every_kind_are_sources(four, files, kind):
     four.run(f"""
 from pathlib import Path
@@ -376,6 +389,7 @@ for spec in ("x", "y"), (None, "y"):
 """)
 
 
+@pytest.mark.processes
 def test_batches_of_grain_go_on_where_they_stopped(four):
     said = four.run(
         """
@@ -401,6 +415,7 @@ assert first[0].shape == (16,)
     assert sorted(seen) == list(range(64))
 
 
+@pytest.mark.processes
 def test_mpi_sends_the_same_pieces():
     if not shutil.which("mpirun"):  # a failure where continuous integration lacks it
         (pytest.fail if os.environ.get("CI") else pytest.skip)("install openmpi-bin")
@@ -434,6 +449,7 @@ def test_the_kept_table_keeps_the_promise():
     assert int(rows["MPI scatter"]["root_mib"]) > 3 * 2048 - 10
 
 
+@pytest.mark.processes
 def test_a_way_is_measured_again_and_the_other_rows_stay(tmp_path):
     rows = (ROOT / "docs/processes/data/load.csv").read_text().splitlines()
     header, kept = rows[0], [row for row in rows if row.startswith("MPI")]

@@ -1,11 +1,13 @@
 """Several processes start, speak in whole lines, and end together, whatever happens."""
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,6 +111,7 @@ def left_behind(command, tmp_path):
     return left_behind
 
 
+@pytest.mark.processes
 def test_a_bare_initialize_finds_the_others(launch):
     done = launch("-n", "2", *MEET, "--devices", "2", script=JAX)
     assert done.returncode == 0, done.stderr
@@ -117,6 +120,7 @@ def test_a_bare_initialize_finds_the_others(launch):
     assert "Gloo" not in done.stdout + done.stderr
 
 
+@pytest.mark.processes
 def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
     """JAX itself would take 300 s; the limit of the launcher would give code 124."""
     done = launch("-n", "2", *MEET, script=JAX, arguments=["fail"])
@@ -129,6 +133,7 @@ def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
     assert "local.py: process 1 failed with code 1; the others are ended" in lines
 
 
+@pytest.mark.processes
 def test_jax_cannot_swallow_the_end(command, tmp_path):
     line = command("--grace", "1", "-n", "2", *MEET, script=JAX, arguments=["wait"])
     with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
@@ -139,6 +144,7 @@ def test_jax_cannot_swallow_the_end(command, tmp_path):
     assert job.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.processes
 def test_each_line_is_whole_and_names_its_process(launch):
     script = """if True:
         import os, sys
@@ -157,6 +163,7 @@ def test_each_line_is_whole_and_names_its_process(launch):
     assert sorted(lines) == sorted(whole + ends)
 
 
+@pytest.mark.processes
 def test_lines_come_live(command, tmp_path):
     script = "print('now'); import time; time.sleep(1000)"
     line = command("-n", "1", script=script)
@@ -166,12 +173,40 @@ def test_lines_come_live(command, tmp_path):
         job.terminate()
 
 
+def test_a_pipe_is_not_read_again_when_its_process_has_ended():
+    """Also where a child that has not died yet holds the other end."""
+    here, there = os.pipe()
+    os.set_blocking(here, False)
+    os.write(there, b"whole\nhalf")
+    lines = []
+    stream = runpy.run_path(str(LOCAL))["Stream"](here, lines.append)
+    stream.close()
+    os.close(there)
+    assert lines == [b"whole\n", b"half\n"]
+    assert not stream.open
+
+
+def test_a_stack_that_comes_late_is_waited_for():
+    states = iter([False, False, True])
+    late = SimpleNamespace(has_stack=False, popen=SimpleNamespace(poll=lambda: None))
+    ended = SimpleNamespace(has_stack=False, popen=SimpleNamespace(poll=lambda: 9))
+
+    def read():
+        late.has_stack = next(states)
+
+    late.streams, ended.streams = ([None, SimpleNamespace(read=f)] for f in (read, int))
+    runpy.run_path(str(LOCAL))["await_stacks"]([late, ended], float("inf"))
+    assert late.has_stack
+
+
+@pytest.mark.processes
 def test_what_cpp_and_commands_print_goes_to_stderr(launch):
     script = "import os; os.write(1, b'[Gloo] Rank 0 is\\nelse\\n'); print('mine')"
     done = launch("-n", "1", script=script)
     assert (done.stdout, done.stderr) == ("[0] mine\n", "[0] else\n")
 
 
+@pytest.mark.processes
 def test_the_script_sees_what_it_would_see_alone(launch, tmp_path):
     script = """if True:
         import pickle, sys, beside
@@ -188,6 +223,7 @@ def test_the_script_sees_what_it_would_see_alone(launch, tmp_path):
     assert done.stdout == f"[0] {['script.py', *words]}\n", done.stderr
 
 
+@pytest.mark.processes
 def test_the_variables_are_those_of_one_slurm_step(launch):
     script = """if True:
         import os
@@ -207,6 +243,7 @@ def test_the_variables_are_those_of_one_slurm_step(launch):
     assert addresses.pop().endswith(" False")
 
 
+@pytest.mark.processes
 def test_a_proxy_does_not_come_between(launch):
     script = "import os; print(os.environ.get('no_grpc_proxy'))"
     outer = {"http_proxy": "http://proxy.example:3128"}
@@ -214,6 +251,7 @@ def test_a_proxy_does_not_come_between(launch):
     assert done.stdout == "[0] 127.0.0.1\n"
 
 
+@pytest.mark.processes
 def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
     script = """if True:
         import os, signal, sys, time
@@ -252,6 +290,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("fault", "code", "words"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.processes
 def test_the_exit_code_tells_what_failed(launch, fault, code, words):
     script = f"""if True:
         import atexit, os, signal, sys, time
@@ -265,11 +304,13 @@ def test_the_exit_code_tells_what_failed(launch, fault, code, words):
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit()", "sys.exit(0)", "os._exit(0)"])
+@pytest.mark.processes
 def test_a_good_end_is_code_0(launch, end):
     done = launch("-n", "2", script=f"import os, sys\n{end}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.processes
 def test_the_time_limit_says_where_everybody_stands(launch):
     script = """if True:
         import os, time
@@ -293,6 +334,7 @@ def test_the_time_limit_says_where_everybody_stands(launch):
     assert "restart" not in done.stderr
 
 
+@pytest.mark.processes
 def test_after_a_failure_all_start_again(launch, tmp_path):
     script = """if True:
         import os, pathlib, sys, time
@@ -313,6 +355,7 @@ def test_after_a_failure_all_start_again(launch, tmp_path):
     assert set(done.stdout.splitlines()) - {"[0] turn 0"} == set(turns) - {"[0] turn 0"}
 
 
+@pytest.mark.processes
 def test_restarts_are_counted(launch):
     script = "import os, sys; print('here'); sys.exit(4)"
     done = launch("-n", "1", "--max-restarts", "2", script=script)
@@ -324,6 +367,7 @@ def test_restarts_are_counted(launch):
     ]
 
 
+@pytest.mark.processes
 def test_logs_keep_each_process_apart_and_show_the_failure(launch, tmp_path):
     script = """if True:
         import os, sys, time
@@ -350,6 +394,7 @@ def test_logs_keep_each_process_apart_and_show_the_failure(launch, tmp_path):
 
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.processes
 def test_a_signal_to_the_launcher_leaves_nothing(left_behind, number):
     number = signal.Signals[number]
     code, errors = left_behind(lambda job: job.send_signal(number))
@@ -358,17 +403,20 @@ def test_a_signal_to_the_launcher_leaves_nothing(left_behind, number):
     assert "Traceback" not in errors
 
 
+@pytest.mark.processes
 def test_a_kill_of_the_launcher_leaves_nothing(left_behind):
     code, _ = left_behind(lambda job: job.kill())
     assert code == -signal.SIGKILL
 
 
+@pytest.mark.processes
 def test_a_reader_who_leaves_ends_all(left_behind):
     script = STAY + "while True: print('x' * 1000)"
     code, _ = left_behind(lambda job: job.stdout.close(), script=script)
     assert code == 128 + signal.SIGPIPE
 
 
+@pytest.mark.processes
 def test_a_failure_leaves_nothing(left_behind, tmp_path):
     script = STAY + (
         "import time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -380,6 +428,7 @@ def test_a_failure_leaves_nothing(left_behind, tmp_path):
     assert code == 3
 
 
+@pytest.mark.processes
 def test_grace_lets_processes_save(left_behind):
     script = (
         "import signal, sys\n"
@@ -398,6 +447,7 @@ def test_grace_lets_processes_save(left_behind):
     assert sorted(said) == ["", "[0] saved", "[1] saved", "[2] saved"]
 
 
+@pytest.mark.processes
 def test_a_second_signal_ends_whoever_still_saves(left_behind):
     slow = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)\n"
     script = slow + STAY + "while True: __import__('time').sleep(1)"
@@ -412,6 +462,7 @@ def test_a_second_signal_ends_whoever_still_saves(left_behind):
     assert code == 128 + signal.SIGTERM
 
 
+@pytest.mark.processes
 def test_the_coordinator_listens_to_this_machine_only(launch):
     script = """if True:
         import os
@@ -435,6 +486,7 @@ def test_the_coordinator_listens_to_this_machine_only(launch):
     )
 
 
+@pytest.mark.processes
 def test_who_has_saved_has_not_failed_but_counts_as_a_restart(launch):
     script = "import os, sys; print(os.environ['SLURM_RESTART_COUNT']); sys.exit(75)"
     done = launch("-n", "1", "--max-restarts", "2", script=script)

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from on_processes import SLOW, Group
 
 from examples import magic
 from examples.processes import Output, Processes, ProcessesError, Shown
 
 SOURCE = Path(magic.__file__).parents[1]
-SLOW = 60  # seconds after which a test has failed
 OUTPUT = Output(
     (Shown(printed="one\n"), Shown(printed="two\n"), Shown(printed="one\n"))
 )
@@ -37,10 +37,15 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def four():
-    with Processes(4, devices=2, timeout=SLOW) as four:
-        four.run("import jax\nme = jax.process_index()")
-        yield four
+def group():
+    group = Group(4, 2, "import jax\nme = jax.process_index()")
+    yield group
+    group.close()
+
+
+@pytest.fixture
+def four(group):
+    return group.alive()
 
 
 @pytest.fixture
@@ -52,6 +57,7 @@ def shell(four, monkeypatch):
     return shell
 
 
+@pytest.mark.processes
 def test_a_cell_displays_what_the_processes_show(shell):
     shell.every("", "me // 2")
     (data,) = shell.published
@@ -61,8 +67,9 @@ def test_a_cell_displays_what_the_processes_show(shell):
     assert len(shell.published) == 1
 
 
+@pytest.mark.processes
 def test_the_magic_goes_to_the_processes_that_were_given_last(shell, four):
-    with Processes(1, initialize=False) as one:
+    with Processes(1, timeout=SLOW, initialize=False) as one:
         shell.every("", "me")
         magic.every(one)
         shell.every("", "'alone'")
@@ -74,9 +81,10 @@ def test_the_magic_goes_to_the_processes_that_were_given_last(shell, four):
     assert shell.published[-1]["text/plain"] == "[every process]\nTrue"
 
 
+@pytest.mark.processes
 def test_its_options_are_those_of_run(shell):
     cell = "raise ValueError('a b')"
-    shell.every('--raises "ValueError: a b" --timeout 50 --on 0,1,2,3', cell)
+    shell.every('--raises "ValueError: a b" --timeout 250 --on 0,1,2,3', cell)
     with pytest.raises(ProcessesError, match="process 0 raised ValueError"):
         shell.every("--raises ValueError --on 1,2,3", cell)
     line = '--raises "ValueError: a b" --on 0,3 --timeout 2.5'
@@ -91,11 +99,13 @@ def test_its_options_are_those_of_run(shell):
 @pytest.mark.parametrize(
     "line", ["--raise ValueError", "5", "--timeout soon", "--on x"]
 )
+@pytest.mark.processes
 def test_other_options_are_refused(shell, line):
     with pytest.raises(ValueError, match="the options are --raises ERROR"):
         shell.every(line, "me")
 
 
+@pytest.mark.processes
 def test_an_error_is_displayed_once(shell):
     with pytest.raises(ProcessesError) as caught:
         shell.every("", "1 / me")
@@ -129,6 +139,7 @@ def test_what_is_shown_is_escaped_and_a_value_keeps_its_form_for_the_web():
     assert "Bold" not in page
 
 
+@pytest.mark.processes
 def test_outside_a_notebook_an_output_is_printed(four, capsys):
     assert magic.every(four) is four
     magic.display(OUTPUT)
@@ -141,7 +152,7 @@ from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 shell.run_cell("from examples.magic import every")
 shell.run_cell("from examples.processes import Processes")
-shell.run_cell("two = every(Processes(2))")
+shell.run_cell("two = every(Processes(2, timeout=300))")
 shell.run_cell("%%every\\nimport jax\\njax.process_index()")
 output = shell.user_ns["two"].run("1 + 1")
 print(shell.display_formatter.format(output)[0]["text/html"])
@@ -149,6 +160,7 @@ shell.user_ns["two"].close()
 """
 
 
+@pytest.mark.processes
 def test_it_works_in_ipython(run):
     shown = run("-c", NOTEBOOK, cwd=SOURCE)
     assert "[process 0]\n0\n[process 1]\n1" in shown

@@ -205,7 +205,7 @@ def test_a_change_may_raise_any_error_but_those_of_nonsense(monkeypatch):
     (name,) = notebooks.changes.sample(page, 100, "")
     made = {name: [("an index", "[][1]"), ("a name", "unknown"), ("a sum", "1 / 0")]}
     monkeypatch.setattr(notebooks.changes, "sample", lambda *_: made)
-    assert notebooks.main(["checks"]) == 1
+    assert notebooks.main(["checks"], percent=100) == 1
     (believed,) = notebooks.outcome(page)["believed"]
     assert "a name  NameError" in believed
 

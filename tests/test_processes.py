@@ -9,12 +9,12 @@ from pathlib import Path
 
 import jax
 import pytest
+from on_processes import SLOW, Group, begin
 
 from examples import processes
 from examples.processes import Processes, ProcessesError
 
 SOURCE = Path(__file__).parents[1] / "src"
-SLOW = 300  # seconds after which a test has failed
 NAMES = """
 import os, time
 import jax
@@ -26,19 +26,23 @@ me = jax.process_index()
 
 
 @pytest.fixture(scope="module")
-def four():
-    """Start four processes of two devices; this Python has looked for its own."""
+def group():
+    """Keep four processes of two devices; this Python has looked for its own."""
     assert jax.device_count() == 8
-    with Processes(4, devices=2, timeout=SLOW) as four:
-        four.run(NAMES)
-        yield four
+    group = Group(4, 2, NAMES)
+    yield group
+    group.close()
+
+
+@pytest.fixture
+def four(group):
+    return group.alive()
 
 
 @pytest.fixture
 def two():
     """Start two processes that a test may end."""
-    with Processes(2, timeout=SLOW) as two:
-        two.run(NAMES)
+    with begin(2, names=NAMES) as two:
         yield two
 
 
@@ -67,22 +71,26 @@ def refused(group, *args, **options):
 # ------------------------------------------------------------------------ what is shown
 
 
+@pytest.mark.processes
 def test_outputs_stand_in_the_order_of_the_processes(four):
     late_first = "time.sleep(0.2 * (4 - me)); print('here is'); me"
     assert four.run(late_first).texts == tuple(f"here is\n{p}" for p in range(4))
 
 
+@pytest.mark.processes
 def test_equal_outputs_are_shown_once(four):
     assert str(four.run("jax.device_count()")) == "[every process]\n8"
     assert str(four.run("me % 2")) == "[processes 0, 2]\n0\n[processes 1, 3]\n1"
     assert str(four.run("if me == 2: print('alone')")) == "[process 2]\nalone"
 
 
+@pytest.mark.processes
 def test_nothing_is_shown_of_none_of_a_statement_or_before_a_semicolon(four):
     for silent in ("None", "a = 1", "a;", "", "# a comment"):
         assert str(four.run(silent)) == ""
 
 
+@pytest.mark.processes
 def test_the_last_value_stands_below_what_was_printed(four):
     assert (
         four.run("print('first')\n{'a': [1, b'2']}").texts
@@ -90,11 +98,13 @@ def test_the_last_value_stands_below_what_was_printed(four):
     )
 
 
+@pytest.mark.processes
 def test_variables_and_functions_stay_from_cell_to_cell(four):
     four.run("def twice(x):\n    return 2 * x\n\nmine = twice(me)")
     assert four.run("twice(mine)").texts == ("0", "4", "8", "12")
 
 
+@pytest.mark.processes
 def test_a_value_keeps_its_form_for_the_web(four):
     four.run("class Bold:\n    def _repr_html_(self):\n        return f'<b>{me}</b>'")
     output = four.run("Bold()")
@@ -102,6 +112,7 @@ def test_a_value_keeps_its_form_for_the_web(four):
     assert four.run("Bold").texts == ("<class '__main__.Bold'>",) * 4
 
 
+@pytest.mark.processes
 def test_any_text_arrives_as_it_was_printed(four):
     assert four.run("print('Übung ✓ 矢 \\N{ROCKET}')").texts[3] == "Übung ✓ 矢 🚀"
     assert four.run(r"print('\ud800')").texts[0] == r"\ud800"
@@ -109,11 +120,13 @@ def test_any_text_arrives_as_it_was_printed(four):
     assert four.run(raw).texts[0] == "\ufffd"
 
 
+@pytest.mark.processes
 def test_large_outputs_and_large_cells_pass(four):
     output = four.run(f"text = {'x' * 3_000_000!r}\nprint(text)\nlen(text)")
     assert {len(text) for text in output.texts} == {3_000_000 + len("\n3000000")}
 
 
+@pytest.mark.processes
 def test_what_a_callback_prints_belongs_to_its_cell(four):
     four.run("""
 def late(x):
@@ -128,6 +141,7 @@ ones = jax.device_put(np.ones(8, np.float32), spread)
     assert said == ("x is 8.0", "", "", "")  # it is called on device 0 only
 
 
+@pytest.mark.processes
 def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
     four.run("x = multihost_utils.process_allgather(jnp.ones(2)); os.system('echo no')")
     assert capfd.readouterr() == ("", "")
@@ -138,10 +152,11 @@ def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
     assert "UserWarning: careful" in said.err
 
 
+@pytest.mark.processes
 def test_two_starts_show_the_same_bytes():
     pages = []
     for _ in range(2):
-        with Processes(2, devices=2, timeout=SLOW) as two:
+        with begin(2, 2) as two:
             cells = processes.EXAMPLE, "jax.devices()", "set('abcdef'), hash('a')"
             outputs = [two.run(cell) for cell in cells]
             outputs.append(refused(two, "def f():\n    1 / 0\n\nf()").output)
@@ -152,6 +167,7 @@ def test_two_starts_show_the_same_bytes():
 # ---------------------------------------------------------------------------- they meet
 
 
+@pytest.mark.processes
 def test_each_has_its_own_devices_and_sees_those_of_all(four):
     assert four.run("[d.id for d in jax.local_devices()]").texts == tuple(
         str([2048 * p, 2048 * p + 1]) for p in range(4)
@@ -159,6 +175,7 @@ def test_each_has_its_own_devices_and_sees_those_of_all(four):
     assert four.run("jax.device_count(), jax.process_count()").texts == ("(8, 4)",) * 4
 
 
+@pytest.mark.processes
 def test_collectives_cross_the_processes(four):
     four.run("""
 mesh = jax.make_mesh((8,), ("x",))
@@ -187,22 +204,25 @@ total, whole, turned = talk(numbers)
     )
 
 
+@pytest.mark.processes
 def test_without_initialize_each_is_alone():
     with Processes(2, devices=3, timeout=SLOW, initialize=False) as two:
         seen = two.run("import jax\njax.process_count(), jax.device_count()")
     assert str(seen) == "[every process]\n(1, 3)"
 
 
+@pytest.mark.processes
 def test_it_works_in_a_python_that_has_not_looked_for_devices(run):
     code = (
         "import jax; from examples.processes import Processes\n"
-        "with Processes(2) as two: print(two.run('1 + 1'))\n"
+        "with Processes(2, timeout=300) as two: print(two.run('1 + 1'))\n"
         "jax.config.update('jax_num_cpu_devices', 3)  # refused once JAX has looked\n"
         "print(jax.device_count())"
     )
     assert run("-c", code, cwd=SOURCE) == "[every process]\n2\n3\n"
 
 
+@pytest.mark.processes
 def test_a_module_beside_the_notebook_is_found_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "beside.py").write_text("answer = 42\n")
     monkeypatch.chdir(tmp_path)
@@ -211,6 +231,7 @@ def test_a_module_beside_the_notebook_is_found_from_any_folder(tmp_path, monkeyp
         assert one.run("import beside\nbeside.answer").texts == ("42",)
 
 
+@pytest.mark.processes
 def test_environment_variables_reach_the_processes():
     flags = "--xla_cpu_collective_timeout_seconds=7"
     with Processes(1, env={"XLA_FLAGS": flags}, timeout=SLOW) as one:
@@ -226,6 +247,7 @@ def test_no_process_and_no_device_are_refused(count, devices):
 # ------------------------------------------------------------------ when one goes wrong
 
 
+@pytest.mark.processes
 def test_an_exception_shows_the_frames_of_cells_only(four):
     four.run("def divide(a, b):\n    return jnp.ones(a) @ jnp.ones(b)")
     error = refused(four, "if me == 1:\n    divide(2, 3)")
@@ -241,6 +263,7 @@ def test_an_exception_shows_the_frames_of_cells_only(four):
     assert "TypeError: " in str(error)
 
 
+@pytest.mark.processes
 def test_the_others_keep_their_variables_when_one_raises(four):
     refused(four, "kept = 1 / (me - 3)")
     assert four.run("round(1 / kept) if me != 3 else 'none'").texts == (
@@ -255,10 +278,12 @@ def test_the_others_keep_their_variables_when_one_raises(four):
     ("cell", "last"),
     [("def f(:", "SyntaxError: invalid syntax"), ("exit(3)", "SystemExit: 3")],
 )
+@pytest.mark.processes
 def test_any_end_of_a_cell_is_an_exception(four, cell, last):
     assert refused(four, cell).output.texts[0].endswith(last)
 
 
+@pytest.mark.processes
 def test_an_expected_exception_is_shown(four):
     cell = "if me % 2:\n    raise ValueError(f'odd: {me}')\nme"
     output = four.run(cell, raises="ValueError: odd", on=[1, 3])
@@ -281,6 +306,7 @@ def test_an_expected_exception_is_shown(four):
         ("1 / me", {"raises": "ZeroDivisionError"}, "processes 1, 2, 3 did not raise"),
     ],
 )
+@pytest.mark.processes
 def test_an_expected_exception_must_come_where_it_is_expected(
     four, cell, options, reason
 ):
@@ -288,15 +314,17 @@ def test_an_expected_exception_must_come_where_it_is_expected(
     assert len(four) == 4
 
 
+@pytest.mark.processes
 def test_a_process_that_is_not_there_cannot_be_expected_to_raise(four):
     with pytest.raises(ValueError, match=r"no process \[4\] among 4"):
         four.run("1 / 0", raises="ZeroDivisionError", on=[0, 4])
 
 
+@pytest.mark.processes
 def test_when_the_time_is_over_all_are_ended_and_what_was_printed_is_kept(two):
     ids = two.ids
     cell = "print('I am', me)\nif me == 0:\n    multihost_utils.sync_global_devices('')"
-    error = refused(two, cell, timeout=3)
+    error = refused(two, cell, timeout=20)
     assert error.args[0] == (
         "process 0 did not finish in time; all processes were ended"
     )
@@ -308,8 +336,9 @@ def test_when_the_time_is_over_all_are_ended_and_what_was_printed_is_kept(two):
     assert "start new ones" in str(refused(two, "1"))
 
 
-def test_the_others_wait_only_a_moment_for_one_that_raised(two, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE", 0.5)
+@pytest.mark.processes
+def test_the_others_wait_only_a_moment_for_one_that_raised(two):
+    two.grace = 0.5
     cell = "if me == 0:\n    multihost_utils.sync_global_devices('')\n1 / 0"
     error = refused(two, cell)
     assert error.args[0] == (
@@ -318,8 +347,8 @@ def test_the_others_wait_only_a_moment_for_one_that_raised(two, monkeypatch):
     )
 
 
-def test_one_that_dies_is_named_and_ends_all(two, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE", SLOW)
+@pytest.mark.processes
+def test_one_that_dies_is_named_and_ends_all(two):
     ids = two.ids
     error = refused(two, "print('so far', flush=True)\nif me == 1:\n    os._exit(7)")
     assert error.args[0] == "process 1 died; all processes were ended"
@@ -327,6 +356,7 @@ def test_one_that_dies_is_named_and_ends_all(two, monkeypatch):
     assert ended(ids)
 
 
+@pytest.mark.processes
 def test_causes_are_named_before_what_may_have_come_of_them(two):
     error = refused(two, "if me == 1:\n    os._exit(7)\n1 / 0")
     assert error.args[0] == (
@@ -334,18 +364,21 @@ def test_causes_are_named_before_what_may_have_come_of_them(two):
     )
 
 
+@pytest.mark.processes
 def test_one_that_died_between_two_cells_is_named(two):
-    os.kill(two.ids[0], signal.SIGKILL)
-    assert ended(two.ids[:1])
+    os.kill(two.ids[1], signal.SIGKILL)  # JAX would end all without process 0
+    assert ended(two.ids[1:])
     error = refused(two, "me")
-    assert error.output.texts == ("Died: SIGKILL", "1")
+    assert error.output.texts == ("0", "Died: SIGKILL")
 
 
+@pytest.mark.processes
 def test_the_error_says_why_one_aborted(two):
     error = refused(two, "import ctypes\nif me == 0:\n    ctypes.string_at(0)")
     assert "Died: SIGSEGV\nFatal Python error: Segmentation fault" in str(error)
 
 
+@pytest.mark.processes
 def test_an_interrupt_ends_all(two, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
@@ -365,7 +398,7 @@ from examples.processes import Processes
 
 def start():
     global two
-    two = Processes(2)
+    two = Processes(2, timeout=300)
 
 if sys.argv[1] == "thread":  # then Linux sends no signal: the closed channel must do
     starter = threading.Thread(target=start)
@@ -381,6 +414,7 @@ if sys.argv[1] != "leave":
 
 
 @pytest.mark.parametrize("how", ["busy", "thread"])
+@pytest.mark.processes
 def test_when_the_parent_is_killed_they_die(how):
     command = [sys.executable, "-c", PARENT, how]
     pipe = {"stdout": subprocess.PIPE, "text": True}
@@ -391,12 +425,14 @@ def test_when_the_parent_is_killed_they_die(how):
     assert ended(ids)
 
 
+@pytest.mark.processes
 def test_when_the_parent_ends_they_end(run):
     ids = [int(word) for word in run("-c", PARENT, "leave", cwd=SOURCE).split()]
     assert len(ids) == 2
     assert ended(ids, within=0)
 
 
+@pytest.mark.processes
 def test_what_a_process_started_ends_with_it(two):
     start = "import subprocess\nsubprocess.Popen(['sleep', '1000']).pid"
     ids = [int(text) for text in two.run(start).texts]
@@ -405,6 +441,7 @@ def test_what_a_process_started_ends_with_it(two):
     assert len(two) == 0
 
 
+@pytest.mark.processes
 def test_those_without_a_reference_end():
     one = Processes(1, timeout=SLOW, initialize=False)
     ids = one.ids
@@ -412,9 +449,11 @@ def test_those_without_a_reference_end():
     assert ended(ids)
 
 
+@pytest.mark.processes
 def test_a_start_that_fails_leaves_none(monkeypatch):
     join = "import os\nprint(os.getpid())\nif {rank} == 1:\n    raise OSError('no')"
     monkeypatch.setattr(processes, "JOIN", join)
+    monkeypatch.setattr(processes, "GRACE", SLOW)
     with pytest.raises(ProcessesError, match="process 1 raised OSError") as caught:
         Processes(2)
     assert ended(int(text.split()[0]) for text in caught.value.output.texts)

@@ -187,10 +187,21 @@ def run(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def known():
+    """Hold the run that nobody disturbs, unless it failed."""
+    return []
+
+
+@pytest.fixture
+def undisturbed(known, tmp_path_factory):
     """The run that nobody disturbs."""
-    for run in prepared(tmp_path_factory.mktemp("undisturbed")):
-        yield run("none")
+    if not known:
+        for run in prepared(tmp_path_factory.mktemp("undisturbed")):
+            run("none")
+        if run.code:
+            return run
+        known.append(run)
+    return known[0]
 
 
 def prepared(folder):
@@ -202,6 +213,7 @@ def prepared(folder):
     os.close(alive)
 
 
+@pytest.mark.processes
 def test_an_undisturbed_run_says_nothing_but_its_own(undisturbed):
     assert (undisturbed.code, undisturbed.warnings) == (0, [])
     assert len(undisturbed.digests) == 1
@@ -209,6 +221,7 @@ def test_an_undisturbed_run_says_nothing_but_its_own(undisturbed):
     assert undisturbed.saved == [STEPS - EVERY, STEPS]
 
 
+@pytest.mark.processes
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(run, undisturbed):
     run("kill", "--max-restarts", str(KILLS), seed=SEED)
     assert run.code == 0, run.errors
@@ -239,6 +252,7 @@ def nothing_is_lost(out):
         first = int(number)
 
 
+@pytest.mark.processes
 def test_an_exception_in_one_process_ends_all_and_the_next_start_goes_on(
     run, undisturbed
 ):
@@ -251,6 +265,7 @@ def test_an_exception_in_one_process_ends_all_and_the_next_start_goes_on(
     assert run.digests == undisturbed.digests
 
 
+@pytest.mark.processes
 def test_a_notice_to_one_process_makes_all_save_and_asks_for_a_restart(
     run, undisturbed
 ):
@@ -262,6 +277,7 @@ def test_a_notice_to_one_process_makes_all_save_and_asks_for_a_restart(
     assert run.digests == undisturbed.digests
 
 
+@pytest.mark.processes
 def test_a_notice_to_the_launcher_saves_and_stops(run, undisturbed):
     def act(job):
         said = heard(job, "waiting")
@@ -287,6 +303,7 @@ def noted(state, number):
 def run("""
 
 
+@pytest.mark.processes
 def test_the_documented_command_saves_when_the_launcher_is_told_to_end(tmp_path):
     (words,) = re.findall(r"    python (local.py .* checkpoints)\n", restart.__doc__)
     module = Path(restart.__file__).read_text()
@@ -327,6 +344,7 @@ def close(state, wanted):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.processes
 def test_other_processes_and_another_mesh_get_the_same_bits_and_go_on(run, undisturbed):
     half, folder = STEPS // 2, run.path / "folder"
     (saved,) = run("none", steps=half).digests
@@ -546,6 +564,7 @@ def test_the_only_checkpoint_is_damaged(saved):
 # ----------------------------------------------------------------- one job in a folder
 
 
+@pytest.mark.processes
 def test_a_second_job_in_the_folder_is_refused_and_neither_loses_a_step(
     run, undisturbed, tmp_path
 ):
@@ -600,6 +619,7 @@ def holder(tmp_path):
         process.kill()
 
 
+@pytest.mark.processes
 def test_a_lock_tells_who_has_it_and_ends_with_its_process(holder, tmp_path):
     held, problem = restart.acquire(tmp_path / "lock")
     assert held is None
@@ -615,6 +635,7 @@ def test_a_lock_tells_who_has_it_and_ends_with_its_process(holder, tmp_path):
     assert not (tmp_path / "lock").exists()
 
 
+@pytest.mark.processes
 def test_a_job_waits_for_the_lock_of_its_own_dead_machine(
     holder, tmp_path, monkeypatch
 ):

@@ -2,8 +2,8 @@
 
 In every `expect` and `raises` each number, type and word is changed, one at a time, and
 the cell is judged on the outputs of the last build, as the build does. A changed check
-must raise an error: the player tries some at each play, with `--all` every one, and
-what it kept is told here. A change that no guard notices is named, and so is a guard
+must raise an error: with `--all` the player tries every one, and what it kept of the
+last play is told here. A change that no guard notices is named, and so is a guard
 that checks nothing.
 """
 

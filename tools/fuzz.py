@@ -26,6 +26,8 @@ CPU = {
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
     "TF_CPP_MIN_LOG_LEVEL": "2",
+    "XLA_FLAGS": "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600 "
+    "--xla_cpu_collective_call_terminate_timeout_seconds=900",  # above LIMIT
 }
 
 

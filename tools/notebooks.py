@@ -3,12 +3,12 @@
 Each page's notebook is executed in an empty folder, in an environment that has only
 what the page says it needs (and the kernel), at the versions of requirements.lock, and
 without the book's environment variables. At each exercise its stub and the answers of
-`tests/wrong_answers` are tried, on a copy of the names that the page has so far. So is
-at each check some percent of its changes (see changes.py), others on each day: all must
-fail. What the cells show is compared with what the site shows, where there is one, but
-for what is kept of other machines, which a reader's notebook has not. Two run at a
-time; all failures are named, and `docs/_build/played.json` keeps what became of each
-page, for the tests to read.
+`tests/wrong_answers` are tried, on a copy of the names that the page has so far: all
+must fail. So must at each check some percent of its changes (see changes.py), others on
+each day, if `--changes` asks for them. What the cells show is compared with what the
+site shows, where there is one, but for what is kept of other machines, which a reader's
+notebook has not. Two run at a time; all failures are named, and
+`docs/_build/played.json` keeps what became of each page, for the tests to read.
 """
 
 import argparse
@@ -28,7 +28,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import nbformat
-from jupyter_client import KernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat.v4 import new_code_cell
@@ -41,7 +40,6 @@ SITE = DOCS / "_build/html"
 WRONG = ROOT / "tests/wrong_answers"
 PLAYED = DOCS / "_build/played.json"
 TRY = Path(__file__).with_name("attempt.py")  # what the kernel is given to try answers
-PERCENT = 5  # of the changes of checks, in each play
 MINE = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")
 PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
 TRYING = """\
@@ -61,7 +59,6 @@ CHART = re.compile(r'<svg [^>]*aria-label="([^"]*)".*?</svg>(?=</div>)', re.S)
 OTHERS = "TPU v5p", "H100"  # a reader's charts do not have their bars
 NUMBERED = re.compile(r"(?<=cell )\d+(?=>|&gt;)")  # of processes: tries count, too
 OUTCOME = re.compile(r"^outcome (.*)$", re.M)
-KernelManager.transport_encryption.default_value = "auto"  # ipykernel warns otherwise
 
 sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]  # explorers import modules
 
@@ -274,9 +271,9 @@ async def execute(notebook, kernel) -> str:
         kernels.prepare(Path(own), elsewhere=False)
         where = {"metadata": {"path": empty}}
         client = NotebookClient(
-            notebook, kernel_name=kernel, timeout=300, resources=where
+            notebook, kernel_name=kernel, timeout=kernels.SECONDS, resources=where
         )
-        mine = {"JAX_PLATFORMS": "cpu", "IPYTHONDIR": own}
+        mine = {"JAX_PLATFORMS": "cpu", "IPYTHONDIR": own, "XLA_FLAGS": kernels.FLAGS}
         try:
             await client.async_execute(env=clean | mine)
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
@@ -328,10 +325,16 @@ async def run(page, kernel, places, percent) -> dict:
     return outcome | {"key": key_of(page)}
 
 
+def prepare(found) -> dict[str, str]:
+    """Make the environments of pages; return the kernel for each list of needs."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    return {" ".join(page.needs): environment(page.needs) for page in found}
+
+
 async def run_all(found, percent) -> dict[str, dict]:
     """Play pages, two at a time; return what became of each."""
     places = asyncio.Semaphore(2)
-    kernels = {" ".join(page.needs): environment(page.needs) for page in found}
+    kernels = prepare(found)
     jobs = [run(page, kernels[" ".join(page.needs)], places, percent) for page in found]
     outcomes = await asyncio.gather(*jobs)
     return {page.name: each for page, each in zip(found, outcomes, strict=True)}
@@ -348,9 +351,8 @@ def outcome(page) -> dict | None:
     return found if found.get("key") == key_of(page) else None
 
 
-def main(names, percent=PERCENT) -> int:
+def main(names, percent=0) -> int:
     """Play the named pages, or all; return 1 if one fails."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     os.environ["JUPYTER_PATH"] = str(FOLDER / "jupyter")
     found = pages(names)
     outcomes = asyncio.run(run_all(found, percent))
@@ -365,7 +367,11 @@ def main(names, percent=PERCENT) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--changes", type=float, default=PERCENT, help="in percent")
+    parser.add_argument("--changes", type=float, default=0, help="in percent")
+    parser.add_argument("--install", action="store_true", help="and play nothing")
     parser.add_argument("pages", nargs="*")
     given = parser.parse_args()
-    sys.exit(main(given.pages, given.changes))
+    if given.install:
+        prepare(pages(given.pages))
+    else:
+        sys.exit(main(given.pages, given.changes))

@@ -11,6 +11,7 @@ The nodes are called 127.0.0.1 and 127.0.0.2, names that mean this machine witho
 entry in /etc/hosts.
 """
 
+import contextlib
 import getpass
 import os
 import random
@@ -43,6 +44,8 @@ SlurmdUser={user}
 AuthType=auth/none
 CredType=cred/none
 AuthInfo=cred_expire=5
+BatchStartTimeout=600
+UnkillableStepTimeout=600
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -82,12 +85,15 @@ def missing(*programs: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports that nobody listens on, below those that systems hand out."""
+    with contextlib.ExitStack() as stack:
+        ports = set()
+        while len(ports) < count:
+            port = random.randrange(10_000, 32_000)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("", port)))
+                ports.add(port)
+    return [*ports]
 
 
 def guarded(*command: str | Path, folder="-", **options) -> subprocess.Popen:

@@ -329,15 +329,15 @@ def finished(selector: selectors.BaseSelector, server: socket.socket, seconds: f
             selector.register(visitor, selectors.EVENT_READ, bytearray())
 
 
-def gather_reports(
-    server: socket.socket, mine: dict, deadline: float
-) -> tuple[list, list]:
+def gather_reports(server: socket.socket, mine: dict, deadline: float) -> tuple:
     """Receive reports until all came, or `deadline`; return them and connections."""
     reports, visitors, reminder = [mine], [], Reminder()
     with selectors.DefaultSelector() as selector:
         server.setblocking(False)
         selector.register(server, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0:
+        more = 256  # looks after the end, at what came while this process stood still
+        while (left := max(deadline - time.monotonic(), 0)) or more:
+            more -= not left
             for visitor, said in finished(selector, server, min(left, reminder.left())):
                 visitors.append(visitor)
                 reports += [said] if said else []
@@ -345,8 +345,7 @@ def gather_reports(
                 reminder.say(f"processes {', '.join(absent[:20])} have not come yet")
             else:
                 deadline = min(deadline, time.monotonic() + SETTLE_SECONDS)
-        strangers = [key.fileobj for key in selector.get_map().values()]
-        strangers.remove(server)
+        strangers = {key.fileobj for key in selector.get_map().values()} - {server}
     others = sorted(reports[1:], key=lambda one: (one["id"], one["host"]))
     return [mine, *others], [*visitors, *strangers]
 

@@ -48,12 +48,12 @@ from multiprocessing.connection import Connection, Pipe, wait
 
 import jax
 
-GRACE = 3.0  # seconds that the other processes have when one raised or died
+GRACE = 10.0  # seconds that the other processes have when one raised or died
 CHILD = "import runpy, sys; runpy.run_path(sys.argv[1])['_live'](*sys.argv[2:])"
 JOIN = """
 import jax
-jax.distributed.initialize(
-    "127.0.0.1:{port}", {count}, {rank}, initialization_timeout=60,
+jax.distributed.initialize(  # the limit of a first cell ends what JAX would wait for
+    "127.0.0.1:{port}", {count}, {rank}, initialization_timeout=3600,
     cluster_detection_method="deactivate", coordinator_bind_address="127.0.0.1:{port}"
 )
 jax.devices()
@@ -283,7 +283,7 @@ class _Child:
         """Return at which line of a cell the process is; it goes on."""
         start, found = self.log.size, []
         self.process.send_signal(signal.SIGUSR1)
-        end = time.monotonic() + 1
+        end = time.monotonic() + 10  # a busy machine takes its time
         while not found and time.monotonic() < end:
             time.sleep(0.01)
             found = re.findall(f'"{cell}", line (\\d+)', self.log.read(start))
@@ -315,7 +315,7 @@ def _end(children: list[_Child]):
 
 
 @contextlib.contextmanager
-def _port() -> Iterator[int]:
+def reserve_port() -> Iterator[int]:
     """Reserve a port, so that no program but the coordinator opens it."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -340,6 +340,8 @@ class Processes(contextlib.AbstractContextManager):
     """Several JAX processes on this machine that run the same cells.
 
     `len` counts them (0 once they have ended), `with` ends them, and so does `close`.
+    `grace` may be changed: the seconds that the others have after an error or a death
+    that was not expected.
     """
 
     def __init__(self, count, devices=1, timeout=60.0, env=None, initialize=True):
@@ -359,11 +361,11 @@ class Processes(contextlib.AbstractContextManager):
         """
         if count < 1 or devices < 1:
             raise ValueError(f"{count} x {devices} devices: pass 1 or more of both")
-        self.timeout, self._cells = timeout, itertools.count()
+        self.timeout, self.grace, self._cells = timeout, GRACE, itertools.count()
         self._children: list[_Child] = []
         self.close = weakref.finalize(self, _end, self._children)
         variables, join = _environment(devices, env), JOIN if initialize else ""
-        with _port() as port:
+        with reserve_port() as port:
             self._children += (_Child(variables) for _ in range(count))
             joins = [join.format(port=port, count=count, rank=i) for i in range(count)]
             self._start(joins)
@@ -403,7 +405,7 @@ class Processes(contextlib.AbstractContextManager):
         if outside := wanted.difference(range(len(self))):
             raise ValueError(f"no process {sorted(outside)} among {len(self)}")
         limit = self.timeout if timeout is None else timeout
-        output = self._ask([source] * len(self), limit, GRACE if not raises else limit)
+        output = self._ask([source] * len(self), limit, limit if raises else self.grace)
         if show:
             show(output)
         self._check(output, raises, wanted, displayed=bool(show))
@@ -411,7 +413,7 @@ class Processes(contextlib.AbstractContextManager):
 
     def _start(self, sources: list[str]):
         """Run the first cell of each process."""
-        output = self._ask(sources, max(self.timeout, 60), GRACE)
+        output = self._ask(sources, max(self.timeout, 60), self.grace)
         if any(shown.error for shown in output.shown):
             self.close()
         self._check(output, "", set())

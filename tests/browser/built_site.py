@@ -9,6 +9,7 @@ from pathlib import Path
 
 BUILD = Path(__file__).resolve().parents[2] / "docs/_build"
 SITE = Path(os.environ.get("SITE", BUILD / "html"))
+LIMIT = 300_000  # milliseconds, which only end a hang
 AXE = Path(os.environ.get("AXE", BUILD / "npm/node_modules/axe-core/axe.min.js"))
 
 

@@ -5,7 +5,7 @@ import shutil
 from http.server import SimpleHTTPRequestHandler
 
 import pytest
-from built_site import served
+from built_site import LIMIT, served
 from playwright.sync_api import sync_playwright
 
 QUIET = (
@@ -61,7 +61,9 @@ def browser():
     """Start Chromium: `$CHROMIUM`, the one on the path, or Playwright's own."""
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=QUIET)
+        chromium = playwright.chromium.launch(
+            executable_path=program, args=QUIET, timeout=LIMIT
+        )
         yield chromium
         chromium.close()
 
@@ -85,6 +87,7 @@ def visit(browser, server):
             reduced_motion="reduce",
             **options,
         )
+        context.set_default_timeout(LIMIT)  # of navigation, too
         contexts.append(context)
         return Visit(context, base)
 

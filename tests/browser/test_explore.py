@@ -69,7 +69,6 @@ def opened(visit, folder):
 
     def make(name, query="", **options):
         visits.append(visit(folder.as_uri() + "/", **options))
-        visits[-1].page.set_default_timeout(9000)
         screen = visits[-1].open(f"{name}.html{query}")
         if options.get("java_script_enabled", True):
             screen.wait_for_selector(".explorer form")
@@ -92,7 +91,6 @@ def served(visit, folder):
                 path=folder / urlparse(route.request.url).path[1:]
             ),
         )
-        seen.page.set_default_timeout(9000)
         screen = seen.open(path)
         screen.wait_for_selector(".explorer form")
         return screen

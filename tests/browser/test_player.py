@@ -27,8 +27,9 @@ PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Film
 <script>{script}</script></body>"""
 FORWARD, BACK = "button[aria-label='step forward']", "button[aria-label='step back']"
 PLAY, SLIDER = "button.toggle", "input[type=range]"
-MOVING = "document.getAnimations().filter(a => a.playState === 'running').length"
-SETTLED = f"{MOVING} === 0"
+LANDED = """document.getAnimations().every(each => each.playState != "running") &&
+    [...document.querySelectorAll("figure.player")].every(film =>
+        film.querySelectorAll("li")[film.querySelector("input").value].matches(".here"))"""
 SIZE = 4
 
 
@@ -105,10 +106,15 @@ def state(screen, film=0):
 
 
 def settle(screen):
-    """Wait until all flights have landed, and what follows them has happened."""
-    screen.wait_for_timeout(60)
-    screen.wait_for_function(SETTLED)
-    screen.wait_for_timeout(120)
+    """Wait until all flights have landed, and the frame that they lead to is seen."""
+    screen.wait_for_function(LANDED)
+
+
+def stopped(screen):
+    """Stop the clock of a page's timers: `screen.clock.run_for` moves it."""
+    screen.clock.install(time=0)
+    screen.clock.pause_at(1e6)
+    return screen
 
 
 # ------------------------------------------------------------- every frame, every way
@@ -152,41 +158,40 @@ def test_the_slider_reaches_every_frame(opened):
 
 
 def test_clicks_in_the_middle_of_a_flight_end_where_they_lead(opened):
-    screen = opened()
+    screen = stopped(opened())
     film = screen.locator("figure.film").first
     for button in (FORWARD, FORWARD, BACK, FORWARD, BACK, BACK, FORWARD):
         film.locator(button).click()
-        screen.wait_for_timeout(90)
+        screen.clock.run_for(90)
     settle(screen)
     assert state(screen) == ([1], 1, "After turn 1.")
-    screen.wait_for_timeout(600)
+    screen.clock.run_for(600)
     assert state(screen) == ([1], 1, "After turn 1.")
 
 
 def test_it_plays_to_the_last_frame_and_ends_there(opened):
-    screen = opened()
+    screen = stopped(opened())
     film = screen.locator("figure.film").nth(1)  # of three frames
     toggle = film.locator(PLAY)
     assert toggle.get_attribute("aria-label") == "play"
     toggle.click()
     assert toggle.get_attribute("aria-label") == "pause"
-    film.locator("li.here p", has_text="Six.").wait_for(state="attached", timeout=9000)
-    screen.wait_for_timeout(2600)
+    screen.clock.run_for(6600)
     assert state(screen, 1) == ([2], 2, "Six.")
     assert toggle.get_attribute("aria-label") == "play"
     toggle.click()  # begins again
-    screen.wait_for_timeout(300)
+    screen.clock.run_for(300)
     assert state(screen, 1)[1] == 0
 
 
 @pytest.mark.parametrize("control", [PLAY, FORWARD, BACK])
 def test_any_control_stops_a_film_that_plays(opened, control):
-    screen = opened()
+    screen = stopped(opened())
     film = screen.locator("figure.film").first
     film.locator(PLAY).click()
     film.locator(control).click()
     at = state(screen)[1]
-    screen.wait_for_timeout(2600)
+    screen.clock.run_for(2600)
     assert state(screen)[1] == at
     assert film.locator(PLAY).get_attribute("aria-label") == "play"
 
@@ -251,12 +256,13 @@ def test_stepping_back_flies_back_from_the_later_frame(opened, turns):
     film = screen.locator("figure.film").first
     film.locator(SLIDER).fill("3")
     settle(screen)
+    stopped(screen)
     film.locator(BACK).click()
     found = flights(screen)
     assert found["moved"] == came(turns, 3)
     assert found["ways"] == ["reverse"]
     assert state(screen)[0] == [3]  # it stays until all has flown back
-    settle(screen)
+    screen.clock.run_for(450)
     assert state(screen)[0] == [2]
 
 
@@ -266,7 +272,9 @@ def test_a_flight_is_not_ended_by_an_earlier_one(opened):
     film = screen.locator("figure.film").first
     film.locator(FORWARD).click()
     settle(screen)
-    screen.evaluate("""() => {
+    stopped(screen)
+    count = screen.evaluate(
+        """([back, on]) => {
         window.ended = 0;
         const animate = Element.prototype.animate;
         Element.prototype.animate = function (...how) {
@@ -274,12 +282,14 @@ def test_a_flight_is_not_ended_by_an_earlier_one(opened):
             flight.finished.then(() => { window.ended += 1; }, () => {});
             return flight;
         };
-    }""")
-    film.locator(BACK).click()
-    screen.wait_for_timeout(60)
-    film.locator(FORWARD).click()
-    count = screen.evaluate("document.getAnimations().length")
-    screen.wait_for_timeout(900)
+        document.querySelector(back).click();
+        document.querySelector(on).click();
+        return document.getAnimations().length;
+    }""",
+        [BACK, FORWARD],
+    )
+    screen.clock.run_for(900)
+    settle(screen)
     assert screen.evaluate("window.ended") == count > 0
 
 

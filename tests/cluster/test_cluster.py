@@ -119,7 +119,10 @@ def test_the_check_names_a_wrong_start_in_every_process(folder, submit, wrong, w
     if wrong:
         line = line.replace("srun ", f"srun sh -c '{wrong} ") + "'"
     file.write_text("\n".join([*lines, line, ""]))
-    state, output = submit(home, "--time=2", file.name)  # JAX would take five minutes
+    module = (home / "preflight.py").read_text()
+    patient = re.sub(r"(?m)^(REMINDER_SECONDS =).*", r"\1 100.0", module)
+    (home / "preflight.py").write_text(patient)  # process 0 may start later
+    state, output = submit(home, "--time=5", file.name)
     ready = [f"process {number} of 8: ready" for number in range(8)]
     expected = ("FAILED", []) if words else ("COMPLETED", ready)
     assert (state, said(output)) == expected, output
@@ -153,10 +156,28 @@ def test_a_job_that_has_a_bug_gives_up(folder, submit):
     ] * 3
 
 
+def comes(what, limit=600):
+    """Return the first value of `what()` that is true."""
+    limit += time.monotonic()
+    while not (value := what()):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    return value
+
+
+def shorten(slurm, home, number):
+    """Bring the end of a job near when it counts, and far when it starts again."""
+    comes((home / "step").exists)  # by then all listen for signals
+    change = "scontrol", "update", f"JobId={number}"
+    slurm.run(*change, "TimeLimit=15")
+    comes(lambda: slurm.job(number)["Restarts"] == "1")
+    slurm.run(*change, "TimeLimit=60")
+
+
 def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
-    limit = "--time=1", "--signal=TERM@60"  # as early as Slurm allows
+    limit, home = ("--time=60", "--signal=TERM@900"), folder()
     words = *limit, "--ntasks-per-node=1", "restart.sbatch", str(STEPS)
-    state, output = submit(folder(), *words)
+    state, output = submit(home, *words, act=partial(shorten, slurm, home))
     assert state == "COMPLETED", output
     assert "attempt" not in output  # it was queued again
     ends = [
@@ -165,15 +186,6 @@ def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
         for end in ("stops", "went on to the end")
     ]
     assert said(output) == ends
-
-
-def comes(what, limit=600):
-    """Return the first value of `what()` that is true."""
-    limit += time.monotonic()
-    while not (value := what()):
-        assert time.monotonic() < limit
-        time.sleep(0.01)
-    return value
 
 
 def saved(home):
@@ -200,6 +212,7 @@ def disturb(slurm, home, number):
     (victim,) = comes(lambda: alive(f"SLURM_JOB_ID={number}", "SLURM_PROCID=5"))
     comes(lambda: max(saved(home)) > last)
     os.kill(victim, signal.SIGKILL)
+    (home / "hurry").touch()
 
 
 def test_a_training_that_is_told_to_stop_and_killed_ends_with_the_same_bits(
@@ -209,6 +222,10 @@ def test_a_training_that_is_told_to_stop_and_killed_ends_with_the_same_bits(
     alone, disturbed = (
         folder("restart", to=tmp_path / name) for name in ("alone", "disturbed")
     )
+    module, step = disturbed / "restart.py", "state = step(state, number - 1)"
+    slow = f'{step}; Path("hurry").exists() or time.sleep(0.2)'
+    assert step in module.read_text()
+    module.write_text(module.read_text().replace(step, slow))
     state, expected = submit(alone, *line.split())
     assert state == "COMPLETED", expected
     act = partial(disturb, slurm, disturbed)
@@ -269,6 +286,7 @@ def test_mpi_starts_processes_on_other_hosts(need, folder):
     assert said(done.stdout) == hello(2, 2, ["host0", "host1"])
 
 
+@pytest.mark.weekly
 def test_what_leaves_a_host_are_the_bytes_of_the_page(need):
     need("ip")
     env = os.environ | {"RATE": "300mbit"}

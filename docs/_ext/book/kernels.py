@@ -3,10 +3,15 @@
 It keeps the bases of errors (`start_kernel.py`), and keeps what XLA compiles, as
 `tools/compiled.py` says, from the first cell on that finds JAX imported. Programs that
 are measured get columns for other machines (`answers.py`, `tools/elsewhere.py`).
+
+What the site and the player of notebooks give all kernels stands here, too: XLA's
+flags, and limits that only end a hang.
 """
 
 import shutil
 from pathlib import Path
+
+from traitlets.config import Configurable
 
 START = Path(__file__).with_name("start_kernel.py")
 HOOK = Path(__file__).with_name("answers.py")
@@ -23,6 +28,16 @@ def _keep(shell):
 _keep(get_ipython())
 del _keep
 """
+FLAGS = (  # a collective waits for a device that stands still
+    "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600 "
+    "--xla_cpu_collective_call_terminate_timeout_seconds=900"
+)
+SECONDS = 900  # that a cell may take
+SETTINGS = {
+    "KernelManager": {"transport_encryption": "auto"},  # ipykernel warns otherwise
+    "NotebookClient": {"iopub_timeout": 120, "startup_timeout": 300},
+}
+Configurable.config.default_args = (SETTINGS,)  # neither caller can be given them
 WATCH = """\
 import runpy
 runpy.run_path({hook!r})["watch"]()

@@ -1,0 +1,210 @@
+"""Run every step of the gate, also after a red one; then name all that is red.
+
+    tools/gate.py [--elapsed SECONDS]
+
+A step is a session of nox in a process group of its own, which ends with it. What may
+fail for want of time (a test that starts processes, a page about them) is repeated
+alone, at most twice, and each repeat is counted; a second answer of anything else is a
+fault. Logs and JUnit XML stay in `docs/_build/gate`. The end is a table of steps, every
+red page, test and link with the command that repeats it, and a sum.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path("docs/_build/gate")
+LAST_START, END = 80 * 60, 86 * 60  # seconds after which no step starts, or goes on
+REPEATS = 2
+NOX = sys.executable, "-m", "nox", "-s"
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+LINT = r"\S+:\d+:(?:\d+: \S.*| .+ ==> .*)"
+SPHINX = r".*/docs/(?P<name>\S+?)\.\w+:(?:\d+:)? (?:WARNING|ERROR): .*"
+SPHINX += r"|.*\b(?:WARNING|ERROR|CRITICAL): .*|\w+ error:"
+LINKS = r"\[(?:ERROR|\d+)\] .*|BROKEN .*"
+PLAY = r"FAILED (?P<name>[\w/-]+), .*"
+FUZZ = r"FAILED (?:.*\n)+?\s+--case (?P<name>.*)"
+
+
+class Step(NamedTuple):
+    """A step of the gate, how its log is read, and what of it may be repeated."""
+
+    name: str
+    session: str  # of nox, with its arguments
+    red: str = ""  # pattern of a red line of the log; without one, JUnit XML is read
+    again: str = ""  # the command that repeats it; {} is its group `name`
+    alone: str = ""  # pattern of the names that may be repeated
+    repeat: str = ""  # the session that repeats them; {} are the names
+
+
+STEPS = [
+    Step("lint", "lint", LINT, "nox -s lint"),
+    Step("docs", "docs", SPHINX, "nox -s page -- {}", "processes/", "docs"),
+    Step("links", "links", LINKS, "nox -s links"),
+    Step(
+        "notebooks",
+        "notebooks",
+        PLAY,
+        "nox -s page -- {}",
+        alone="processes/",
+        repeat="notebooks -- {}",
+    ),
+    Step("fuzz", "fuzz -- --corpus", FUZZ, "nox -s fuzz -- --case {}"),
+    Step("tests", "tests -- -m 'not processes' --durations=15"),
+    Step("browser", "browser --"),
+    Step("cluster", "cluster -- -m 'not weekly'", alone=".", repeat="tests -- -n0 {}"),
+    Step(
+        "processes",
+        "tests -- -m processes -n2",
+        alone=".",
+        repeat="tests -- -n0 {}",
+    ),
+]
+
+
+class Red(NamedTuple):
+    """What is wrong, in one line; the name to repeat it by; the command that does."""
+
+    what: str
+    name: str
+    command: str
+
+
+class Result(NamedTuple):
+    """How a step went: seconds, also of the processor; its tests; red and repeated."""
+
+    name: str
+    seconds: float
+    processor: float
+    passed: int
+    reds: list[Red]
+    repeats: list[str]
+
+
+def run_group(command, log: Path, limit: float) -> int | None:
+    """Run a command in its own process group; return its exit code, None if cut."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def run_session(step: Step, session: str, name: str, end: float):
+    """Run a session of nox and print its log; return how many passed, and the red."""
+    log, report = FOLDER / f"{name}.log", FOLDER / f"{name}.xml"
+    words = shlex.split(session) + ([] if step.red else [f"--junit-xml={report}"])
+    code = run_group([*NOX, *words], log, end - time.monotonic())
+    text = COLOUR.sub("", log.read_text(errors="replace"))
+    print(text, end="", flush=True)
+    passed, reds = read_report(report) if report.exists() else (0, [])
+    if code != 0 and step.red:
+        reds = [*dict.fromkeys(read_log(step, text))]
+    if code is None or (code and not reds):
+        how = "cut, since time is over" if code is None else f"exit code {code}"
+        reds.append(Red(f"{how}: see {log}", "", f"nox -s {session}"))
+    return passed, reds
+
+
+def read_log(step: Step, text: str) -> Iterator[Red]:
+    """Yield each red line of a log."""
+    for found in re.finditer(rf"^(?:{step.red})$", text, re.M):
+        name = found.groupdict().get("name") or ""
+        whole = "{}" in step.again and not name  # it has no name of its own
+        again = f"nox -s {step.session}" if whole else step.again.format(name)
+        yield Red(found[0].strip().partition("\n")[0], name, again)
+
+
+def read_report(report: Path) -> tuple[int, list[Red]]:
+    """Return how many tests of JUnit XML passed, and those that did not."""
+    passed, reds = 0, []
+    for case in ET.parse(report).iter("testcase"):
+        wrong = [each for each in case if each.tag in ("failure", "error")]
+        passed += not wrong and case.find("skipped") is None
+        where, name = case.get("classname"), case.get("name")
+        file = (where or name).replace(".", "/") + ".py"
+        name = f"{file}::{name}" if where else file
+        for each in wrong[:1]:
+            words = each.get("message", "").partition("\n")[0][:200]
+            again = f"nox -s tests -- {shlex.quote(name)}"
+            reds.append(Red(f"{name}  {words}", name, again))
+    return passed, reds
+
+
+def run_step(step: Step, end: float) -> Result:
+    """Run a step, and what may be repeated of it again, alone."""
+    start, before = time.monotonic(), os.times()
+    passed, reds = run_session(step, step.session, step.name, end)
+    repeats = []
+    for number in range(1, REPEATS + 1):
+        again = [red for red in reds if step.alone and re.match(step.alone, red.name)]
+        if not again or time.monotonic() > end:
+            break
+        names = dict.fromkeys(red.name for red in again)
+        session = step.repeat.format(shlex.join(names))
+        more, still = run_session(step, session, f"{step.name}-{number}", end)
+        passed += more
+        repeats += [f"{name}: {number}. repeat" for name in names]
+        reds = [*dict.fromkeys([red for red in reds if red not in again] + still)]
+    after = os.times()
+    processor = sum(after[2:4]) - sum(before[2:4])  # of children that have ended
+    seconds = time.monotonic() - start
+    return Result(step.name, seconds, processor, passed, reds, repeats)
+
+
+def summary(steps: list[Step], results: list[Result]) -> Iterator[str]:
+    """Yield the lines of the end."""
+    yield "\nseconds  of processor  passed  red  repeated"
+    for name, *numbers, reds, repeats in results:
+        counts = *numbers, len(reds), len(repeats)
+        yield "{:7.0f}{:14.0f}{:8}{:5}{:10}  {}".format(*counts, name)
+    yield f"logs and JUnit XML: {FOLDER}"
+    for result in results:
+        yield from (f"REPEATED {result.name}: {each}" for each in result.repeats)
+        for red in result.reds:
+            yield f"RED {result.name}: {red.what}\n    {red.command}"
+    untried = steps[len(results) :]
+    yield from (f"UNTRIED {step.name}: nox -s {step.session}" for step in untried)
+    failed = sum(len(result.reds) for result in results) + len(untried)
+    yield f"{sum(result.passed for result in results)} passed, {failed} failed"
+
+
+def main(elapsed: float, steps=STEPS) -> int:
+    """Run all steps for which there is time; return 1 if anything is red or untried."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    begun, results = time.monotonic() - elapsed, []
+    for step in steps:
+        if time.monotonic() - begun < LAST_START:
+            results.append(run_step(step, begun + END))
+    print(*summary(steps, results), sep="\n")
+    return int(len(results) < len(steps) or any(each.reds for each in results))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--elapsed", type=float, default=0, help="seconds already gone")
+    sys.exit(main(parser.parse_args().elapsed))
