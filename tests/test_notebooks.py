@@ -37,6 +37,7 @@ def book(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "environment", lambda needs: "python3")
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("book")
 def test_all_failures_are_reported_with_page_and_cell(capsys):
     assert notebooks.main([]) == 1
@@ -88,6 +89,7 @@ def better(book, tmp_path):
     return tmp_path
 
 
+@pytest.mark.processes
 def test_stubs_and_wrong_answers_are_tried_and_kept(better):
     assert notebooks.main(["better"]) == 0
     (page,) = notebooks.pages(["better"])
@@ -100,6 +102,7 @@ def test_stubs_and_wrong_answers_are_tried_and_kept(better):
     assert kept["key"] != notebooks.key_of(page)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -115,6 +118,7 @@ def test_an_answer_that_is_misjudged_is_a_failure(better, capsys, old, new, word
     assert words in capsys.readouterr().out
 
 
+@pytest.mark.processes
 def test_other_words_than_the_site_shows_are_a_failure(better, capsys):
     (page,) = notebooks.pages(["better"])
     site = [[{"output_type": "stream", "name": "stdout", "text": "two\n"}], []]
@@ -143,6 +147,7 @@ display({{"text/plain": "[processes 0, 1]\\n3", "text/html": box}}, raw=True)
 """
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("book")
 def test_what_processes_show_is_compared_with_what_a_cell_expects(tmp_path, capsys):
     file = tmp_path / "docs/processes.md"
@@ -163,6 +168,7 @@ raise type("Odd", (ValueError,), {{}})("odd")
 """
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("book")
 @pytest.mark.parametrize("kind", ["ValueError", "Odd", "KeyError"])
 def test_an_error_may_be_told_by_a_base_of_its_class(kind, capsys):
@@ -184,6 +190,7 @@ for n in []:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("book")
 def test_a_changed_check_that_does_not_fail_is_named(capsys):
     (notebooks.DOCS / "checks.md").write_text(CHECKS)
@@ -196,6 +203,7 @@ def test_a_changed_check_that_does_not_fail_is_named(capsys):
     assert "FAILED checks, line 13 check: assert n != 7" in capsys.readouterr().out
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("book")
 def test_a_change_may_raise_any_error_but_those_of_nonsense(monkeypatch):
     (notebooks.DOCS / "checks.md").write_text(
@@ -210,12 +218,14 @@ def test_a_change_may_raise_any_error_but_those_of_nonsense(monkeypatch):
     assert "a name  NameError" in believed
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("book")
 def test_named_pages_run_alone(capsys):
     assert notebooks.main(["good"]) == 0
     assert "1 of 1 notebooks ran" in capsys.readouterr().out
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("book")
 def test_a_name_that_no_page_has_fails():
     assert notebooks.main(["goood"]) == 1
