@@ -1,10 +1,13 @@
 """The gate runs every step, names what is red, and repeats what waits for a clock."""
 
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import gate
+import psutil
 import pytest
 from gate import Step
 
@@ -31,6 +34,13 @@ Path(report).write_text(
 )
 sys.exit(bool(failure))
 """
+
+
+def ended(pid) -> bool:
+    """Wait until a process has ended."""
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":
+        time.sleep(0.05)  # the limit of a test ends a hang
+    return True
 
 
 @pytest.fixture
@@ -103,10 +113,33 @@ def test_children_of_a_step_end_with_it(run):
     script = f"print('pid', {sleeper}.pid)"
     _, lines = run(Step("leaves", "leaves", "no"), leaves=script)
     pid = int(next(line for line in lines if line.startswith("pid"))[4:])
-    while Path(f"/proc/{pid}/stat").exists():  # the limit of the test ends a hang
-        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
-            break
-        time.sleep(0.05)
+    assert ended(pid)
+
+
+def test_one_step_runs_beside_the_next(run):
+    meets = "import time\nwhile not Path('there').exists():\n    time.sleep(0.01)"
+    steps = Step("one", "one", "no", is_first_of_two=True), Step("two", "two", "no")
+    code, lines = run(*steps, one=meets, two="Path('there').touch()")
+    assert code == 0
+    assert [line.split()[-1] for line in lines[-4:-2]] == ["one", "two"]
+
+
+def test_a_signal_ends_all_steps(tmp_path):
+    (tmp_path / "nox.py").write_text(NOX)
+    sleeps = (
+        "import os, time; Path('pid').write_text(str(os.getpid())); time.sleep(999)"
+    )
+    (tmp_path / "long.py").write_text(sleeps)
+    code = "import gate, sys; gate.NOX = sys.executable, 'nox.py'\n"
+    code += "gate.main(0, [gate.Step('long', 'long', 'no')])"
+    path = {"PYTHONPATH": str(Path(gate.__file__).parent)}
+    command, env = (sys.executable, "-c", code), os.environ | path
+    with subprocess.Popen(command, cwd=tmp_path, env=env) as process:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait() == 143
+    assert ended(int((tmp_path / "pid").read_text()))
 
 
 def test_late_steps_are_untried_and_red(run):

@@ -20,14 +20,16 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path("docs/_build/gate")
-LAST_START, END = 80 * 60, 86 * 60  # seconds after which no step starts, or goes on
+LAST_START, END = 80 * 60, 87 * 60  # seconds after which no step starts, or goes on
 REPEATS = 2
 NOX = sys.executable, "-m", "nox", "-s"
+RUNNING = set()  # process groups of steps
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 LINT = r"\S+:\d+:(?:\d+: \S.*| .+ ==> .*)"
 SPHINX = r".*/docs/(?P<name>\S+?)\.\w+:(?:\d+:)? (?:WARNING|ERROR): .*"
@@ -46,6 +48,7 @@ class Step(NamedTuple):
     again: str = ""  # the command that repeats it; {} is its group `name`
     alone: str = ""  # pattern of the names that may be repeated
     repeat: str = ""  # the session that repeats them; {} are the names
+    is_first_of_two: bool = False  # the next one runs beside it, since it mostly waits
 
 
 STEPS = [
@@ -62,7 +65,7 @@ STEPS = [
     ),
     Step("fuzz", "fuzz -- --corpus", FUZZ, "nox -s fuzz -- --case {}"),
     Step("tests", "tests -- -m 'not processes' --durations=15"),
-    Step("browser", "browser --"),
+    Step("browser", "browser --", is_first_of_two=True),
     Step("cluster", "cluster -- -m 'not weekly'", alone=".", repeat="tests -- -n0 {}"),
     Step(
         "processes",
@@ -92,8 +95,11 @@ class Result(NamedTuple):
     repeats: list[str]
 
 
-def run_group(command, log: Path, limit: float) -> int | None:
-    """Run a command in its own process group; return its exit code, None if cut."""
+def run_group(command, log: Path, limit: float) -> tuple[int | None, float]:
+    """Run a command in its own process group.
+
+    Return its exit code, None if it was cut, and the seconds of the processor.
+    """
     with log.open("w") as output:
         process = subprocess.Popen(
             command,
@@ -102,21 +108,48 @@ def run_group(command, log: Path, limit: float) -> int | None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        RUNNING.add(process.pid)
         try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            return None
+            return wait_for(process, limit)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end_group(process.pid)
+
+
+def end_group(group: int):
+    """Kill what is left of a process group."""
+    RUNNING.discard(group)
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def end_all(*_):
+    """Handle a signal: end with all steps."""
+    for group in [*RUNNING]:
+        end_group(group)
+    os._exit(143)
+
+
+def wait_for(process: subprocess.Popen, limit: float) -> tuple[int | None, float]:
+    """Return a process's exit code, None if it was cut, and seconds of processor."""
+    end, cut = time.monotonic() + limit, False
+    while not (found := os.wait4(process.pid, os.WNOHANG))[0]:
+        if not cut and time.monotonic() > end:
+            os.killpg(process.pid, signal.SIGKILL)
+            cut = True
+        time.sleep(0.1)
+    process.returncode = os.waitstatus_to_exitcode(found[1])
+    usage = found[2].ru_utime + found[2].ru_stime  # with children that have ended
+    return None if cut else process.returncode, usage
 
 
 def run_session(step: Step, session: str, name: str, end: float):
-    """Run a session of nox and print its log; return how many passed, and the red."""
+    """Run a session of nox and print its log.
+
+    Return the seconds of the processor, how many passed, and the red.
+    """
     log, report = FOLDER / f"{name}.log", FOLDER / f"{name}.xml"
     words = shlex.split(session) + ([] if step.red else [f"--junit-xml={report}"])
-    code = run_group([*NOX, *words], log, end - time.monotonic())
+    code, processor = run_group([*NOX, *words], log, end - time.monotonic())
     text = COLOUR.sub("", log.read_text(errors="replace"))
     print(text, end="", flush=True)
     passed, reds = read_report(report) if report.exists() else (0, [])
@@ -125,7 +158,7 @@ def run_session(step: Step, session: str, name: str, end: float):
     if code is None or (code and not reds):
         how = "cut, since time is over" if code is None else f"exit code {code}"
         reds.append(Red(f"{how}: see {log}", "", f"nox -s {session}"))
-    return passed, reds
+    return processor, passed, reds
 
 
 def read_log(step: Step, text: str) -> Iterator[Red]:
@@ -155,8 +188,8 @@ def read_report(report: Path) -> tuple[int, list[Red]]:
 
 def run_step(step: Step, end: float) -> Result:
     """Run a step, and what may be repeated of it again, alone."""
-    start, before = time.monotonic(), os.times()
-    passed, reds = run_session(step, step.session, step.name, end)
+    start = time.monotonic()
+    processor, passed, reds = run_session(step, step.session, step.name, end)
     repeats = []
     for number in range(1, REPEATS + 1):
         again = [red for red in reds if step.alone and re.match(step.alone, red.name)]
@@ -164,12 +197,10 @@ def run_step(step: Step, end: float) -> Result:
             break
         names = dict.fromkeys(red.name for red in again)
         session = step.repeat.format(shlex.join(names))
-        more, still = run_session(step, session, f"{step.name}-{number}", end)
-        passed += more
+        more, new, still = run_session(step, session, f"{step.name}-{number}", end)
+        processor, passed = processor + more, passed + new
         repeats += [f"{name}: {number}. repeat" for name in names]
         reds = [*dict.fromkeys([red for red in reds if red not in again] + still)]
-    after = os.times()
-    processor = sum(after[2:4]) - sum(before[2:4])  # of children that have ended
     seconds = time.monotonic() - start
     return Result(step.name, seconds, processor, passed, reds, repeats)
 
@@ -193,13 +224,18 @@ def summary(steps: list[Step], results: list[Result]) -> Iterator[str]:
 
 def main(elapsed: float, steps=STEPS) -> int:
     """Run all steps for which there is time; return 1 if anything is red or untried."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, end_all)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    begun, results = time.monotonic() - elapsed, []
-    for step in steps:
-        if time.monotonic() - begun < LAST_START:
-            results.append(run_step(step, begun + END))
+    begun, jobs = time.monotonic() - elapsed, []
+    with ThreadPoolExecutor() as pool:
+        for step in steps:
+            if time.monotonic() - begun < LAST_START:
+                jobs.append(pool.submit(run_step, step, begun + END))
+                if not step.is_first_of_two:
+                    wait(jobs)
+    results = [job.result() for job in jobs]
     print(*summary(steps, results), sep="\n")
     return int(len(results) < len(steps) or any(each.reds for each in results))
 
