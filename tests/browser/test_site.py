@@ -155,7 +155,9 @@ def saved(screen, link):
 def wrong_downloads(page):
     """Yield what is wrong with the files that a page offers, its notebook and text."""
     text, stem = (SITE / page).read_text(), Path(page).stem
-    links = re.findall(r'<a class="btn[^>]* download="" href="([^"]+)"', text)
+    tags = re.findall(r"<a [^>]*>", text)
+    offers = [tag for tag in tags if " download" in tag and 'class="btn' in tag]
+    links = [re.search(r'href="([^"]+)"', tag)[1] for tag in offers]
     if links != [f"{stem}.ipynb", f"{stem}.md"]:
         yield f"{page} offers {links}"
     if not re.search(r"^# .", (SITE / page).with_suffix(".md").read_text(), re.M):
