@@ -87,8 +87,8 @@ def tests(session):
     if session.posargs:
         run("pytest", *WORKERS, *session.posargs)
     else:
-        run("pytest", *WORKERS, "-m", "not processes")
-        run("pytest", "-n=2", "-m", "processes")
+        run("pytest", *WORKERS, "-m", "not processes and not weekly")
+        run("pytest", "-n=2", "-m", "processes and not weekly")
 
 
 @nox.session
