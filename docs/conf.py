@@ -54,7 +54,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.githubpages",
     "sphinx.ext.intersphinx",
-    "sphinx_codeautolink",
     "sphinx_copybutton",
     "sphinx_design",
     "svgmath",
@@ -95,7 +94,6 @@ add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True  # as they are written: a function has no other name
 autodoc_typehints = "signature"
-codeautolink_concat_default = True
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_selector = "div.highlight pre:not(.cell_output *)"
 

@@ -1,4 +1,4 @@
-"""A cell that every process runs is coloured and linked like any other."""
+"""A cell that every process runs is coloured like any other."""
 
 import pytest
 from tiny_site import HEAD, Site
@@ -18,19 +18,13 @@ if OrderedDict():
 %%timeit
 pass
 ```
-
-## Objects
-
-```{{eval-rst}}
-.. py:class:: collections.OrderedDict
-```
 """
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     settings = {
-        "extensions": ["every", "myst_nb", "sphinx_codeautolink"],
+        "extensions": ["every", "myst_nb"],
         "nb_execution_mode": "off",
     }
     folder = tmp_path_factory.mktemp("site")
@@ -45,11 +39,6 @@ def test_its_words_are_coloured_as_python(site):
     magic, _, code = cell(site).partition("\n")
     assert '<span class="k">%%every</span>' in magic
     assert '<span class="k">raise</span>' in code
-
-
-def test_its_names_are_linked(site):
-    linked = cell(site).partition("</pre>")[0]
-    assert 'href="index.html#collections.OrderedDict"' in linked
 
 
 def test_other_blocks_are_left_alone(site):

@@ -1,8 +1,7 @@
 """Cells that every process runs, `%%every`, look like the Python that they are.
 
-For Pygments all below the first line of such a cell is plain text, and codeautolink
-reads it as one string. Here these cells get a language of their own: Python, after a
-line of options.
+For Pygments all below the first line of such a cell is plain text. Here these cells get
+a language of their own: Python, after a line of options.
 """
 
 import re
@@ -12,7 +11,6 @@ from docutils import nodes
 from pygments.lexer import bygroups, inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Keyword, Text
-from sphinx_codeautolink.extension.block import BUILTIN_BLOCKS
 
 MAGIC = re.compile(r"\A%%every\b.*")
 
@@ -27,11 +25,6 @@ class EveryLexer(PythonLexer):
     }
 
 
-def as_python(source) -> tuple[str, str]:
-    """Return a cell as it is shown, and as Python, of as many lines."""
-    return source, MAGIC.sub("", source)
-
-
 def mark(app, doctree):
     """Handle `doctree-read`: give such cells their language."""
     for node in doctree.findall(nodes.literal_block):
@@ -40,8 +33,7 @@ def mark(app, doctree):
 
 
 def setup(app):
-    """Register the language, twice, and the handler."""
-    BUILTIN_BLOCKS["every"] = as_python
+    """Register the language and the handler."""
     app.add_lexer("every", EveryLexer)
-    app.connect("doctree-read", mark, priority=480)  # before codeautolink reads it
+    app.connect("doctree-read", mark)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
