@@ -22,6 +22,11 @@ def combine(*axes: Iterable, strength: int = 2) -> list:
     ]
 
 
+def each_week(*values):
+    """Return a case of a table that the gate does not run."""
+    return pytest.param(*values, marks=pytest.mark.weekly)
+
+
 def cover(rows: list[tuple], strength: int) -> set[tuple]:
     """Choose rows until each `strength` values of different columns stand in one."""
     missing, chosen = {each for row in rows for each in parts(row, strength)}, set()

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_week
 from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, noise
 
@@ -124,14 +125,15 @@ def test_wider_panels_are_turned_back_across_the_windows_of_the_reduction():
 
 
 CASES = [
-    ((1, 1), AUTO, np.complex64, 7),
-    ((1, 8), EXPLICIT, np.float64, 48),
-    ((8, 1), EXPLICIT, np.complex128, 24),
+    each_week((1, 1), AUTO, np.complex64, 7),
+    each_week((1, 8), EXPLICIT, np.float64, 48),
+    each_week((8, 1), EXPLICIT, np.complex128, 24),
     ((4, 2), EXPLICIT, np.float32, 100),
     ((3, 2), AUTO, np.float64, 20),
-    ((1, 7), AUTO, np.float32, 63),
-    ((5, 1), EXPLICIT, np.complex128, 2),
-    ((2, 4), AUTO, np.float64, 1),
+    ((1, 7), AUTO, np.float32, 15),
+    each_week((1, 7), AUTO, np.float32, 63),
+    each_week((5, 1), EXPLICIT, np.complex128, 2),
+    each_week((2, 4), AUTO, np.float64, 1),
 ]
 
 
@@ -205,7 +207,7 @@ def test_nan_anywhere_makes_all_nan(wrong):
 @pytest.mark.parametrize(
     ("kinds", "axes", "spec"),
     [
-        ((AUTO, EXPLICIT, AUTO), ("a", "c"), jax.P("b", "a")),
+        each_week((AUTO, EXPLICIT, AUTO), ("a", "c"), jax.P("b", "a")),
         ((EXPLICIT, AUTO, EXPLICIT), ("c", "a"), jax.P("c", "b")),
     ],
 )
@@ -251,8 +253,8 @@ def test_derivatives_of_all_orders_are_those_of_jax(shape, kind, dtype, n):
         f = weighted(solve)
 
         def run(a, change):
-            slope = jax.jvp(f, (a,), (change,))[1]
-            return slope, *jax.jvp(jax.grad(f), (a,), (change,))
+            (_, first), changes = jax.jvp(jax.value_and_grad(f), (a,), (change,))
+            return changes[0], first, changes[1]
 
         return jax.jit(run)
 

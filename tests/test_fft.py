@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import combine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
@@ -31,8 +32,27 @@ PAIRS = {
 NAMES = [*PAIRS, *PAIRS.values()]
 THERE = {name: name for name in PAIRS} | {back: go for go, back in PAIRS.items()}
 
+KINDS = [AxisType.Explicit, AxisType.Auto]
+WEEKLY = pytest.mark.weekly
+
 each_name = pytest.mark.parametrize("name", NAMES)
-each_pair = pytest.mark.parametrize(("there", "back"), PAIRS.items())
+
+
+def names_in_the_gate(*names):
+    """Run a test of each transform, in the gate of these alone."""
+    cases = [pytest.param(n, marks=() if n in names else WEEKLY) for n in NAMES]
+    return pytest.mark.parametrize("name", cases)
+
+
+def one_with_each(rows, values):
+    """Pair each row with all values, in the gate with one of them, in turn."""
+    count = len(values)
+    turns = [values[(i + i // count) % count] for i in range(len(rows))]
+    return [
+        pytest.param(*row, value, marks=() if value == turn else WEEKLY)
+        for row, turn in zip(rows, turns, strict=True)
+        for value in values
+    ]
 
 
 def rank_of(name):
@@ -40,15 +60,10 @@ def rank_of(name):
 
 
 def places(field_meshes, plane_meshes):
-    """Return the pairs of a transform and a mesh."""
-    return pytest.mark.parametrize(
-        ("name", "mesh"),
-        [
-            (name, mesh)
-            for name in NAMES
-            for mesh in (field_meshes if rank_of(name) == 3 else plane_meshes)
-        ],
-    )
+    """Return the pairs of a transform and a mesh, in the gate one of each transform."""
+    fields, planes = ([(n,) for n in NAMES if rank_of(n) == rank] for rank in (3, 2))
+    cases = one_with_each(fields, field_meshes) + one_with_each(planes, plane_meshes)
+    return pytest.mark.parametrize(("name", "mesh"), cases)
 
 
 def layouts(name, mesh):
@@ -158,39 +173,39 @@ def test_any_size_is_right_and_zeros_follow_which_nobody_reads(name, mesh):
             assert lies(answer, layouts(name, mesh)[1])
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_a_users_mesh_has_other_names_and_one_axis_more(kind):
+PLACES = [  # axes of the array, what they lie over, and then the spec
+    ((1, 2, 4), ("data", "model"), jax.P("more", None, "data", None, "model")),
+    ((4, 3, 1), "data", jax.P("more", None, None, "data")),
+    ((4, 1), ("data", "model"), jax.P("more", ("data", "model"))),
+    (
+        (0, 1, 2, 4),
+        ("model", "more", "data"),
+        jax.P(None, "model", "more", None, "data"),
+    ),
+    (
+        (2, 0, 4),
+        ("data", ("model", "more")),
+        jax.P("data", None, None, None, ("model", "more")),
+    ),
+]
+
+
+@pytest.mark.parametrize(("axes", "over", "spec", "kind"), one_with_each(PLACES, KINDS))
+def test_a_users_mesh_has_other_names_and_one_axis_more(axes, over, spec, kind):
     """And any axes of the array, in any order, over any of the mesh, beside a batch."""
     whole = np.random.default_rng(0).standard_normal((6, 4, 5, 3, 8), np.float32)
+    sizes = [whole.shape[i] for i in axes]
     with devices((2, 2, 2), kind, ("model", "more", "data")):
-        for axes, over, spec in [
-            ((1, 2, 4), ("data", "model"), jax.P("more", None, "data", None, "model")),
-            ((4, 3, 1), "data", jax.P("more", None, None, "data")),
-            ((4, 1), ("data", "model"), jax.P("more", ("data", "model"))),
-            (
-                (0, 1, 2, 4),
-                ("model", "more", "data"),
-                jax.P(None, "model", "more", None, "data"),
-            ),
-            (
-                (2, 0, 4),
-                ("data", ("model", "more")),
-                jax.P("data", None, None, None, ("model", "more")),
-            ),
-        ]:
-            first = jax.P("more") if spec[0] == "more" else jax.P()
-            a = jax.device_put(whole, first)
-            answer = fft.fftn(a, axes=axes, over=over)
-            agree(answer, np.fft.fftn(whole, axes=axes))
-            home = fft.ifftn(answer, [whole.shape[i] for i in axes], axes, over=over)
-            agree(home, whole)
-            half = fft.rfftn_transposed(a, axes=axes, over=over)
-            expected = np.moveaxis(np.fft.rfftn(whole, axes=axes), axes[0], axes[-1])
-            agree(half, expected)
-            sizes = [whole.shape[i] for i in axes]
-            agree(fft.irfftn_transposed(half, sizes, axes, over=over), whole)
-            if kind == AxisType.Explicit:
-                assert lies(answer, spec)
+        a = jax.device_put(whole, jax.P("more") if spec[0] == "more" else jax.P())
+        answer = fft.fftn(a, axes=axes, over=over)
+        agree(answer, np.fft.fftn(whole, axes=axes))
+        agree(fft.ifftn(answer, sizes, axes, over=over), whole)
+        half = fft.rfftn_transposed(a, axes=axes, over=over)
+        expected = np.moveaxis(np.fft.rfftn(whole, axes=axes), axes[0], axes[-1])
+        agree(half, expected)
+        agree(fft.irfftn_transposed(half, sizes, axes, over=over), whole)
+        if kind == AxisType.Explicit:
+            assert lies(answer, spec)
 
 
 @pytest.mark.parametrize("others", [AxisType.Auto, AxisType.Explicit])
@@ -211,8 +226,10 @@ def test_a_further_axis_may_be_of_another_type_and_a_batch_along_it_stays(own, o
     assert (program.sent, program.counts) == (block, {"all-to-all": 2})
 
 
-@places([(2, 4)], [(2, 4)])
-def test_auto_axes_make_no_difference(name, mesh):
+@names_in_the_gate("ifftn", "irfftn_transposed", "irfft2")
+def test_auto_axes_make_no_difference(name):
+    """See also those that are laid out first."""
+    mesh = 2, 4
     with devices(mesh, AxisType.Auto):
         a, shape = given_to(name, mesh)
         answer = call(name, a, shape)
@@ -220,8 +237,9 @@ def test_auto_axes_make_no_difference(name, mesh):
         assert lies(answer, layouts(name, mesh)[1])
 
 
-@pytest.mark.parametrize("norm", NORMS[2:])
-@each_name
+@pytest.mark.parametrize(
+    ("name", "norm"), one_with_each([(name,) for name in NAMES], NORMS[2:])
+)
 def test_norms_mean_what_they_mean_in_numpy(name, norm):
     with devices((4, 2)):
         a, shape = given_to(name, (4, 2))
@@ -229,8 +247,9 @@ def test_norms_mean_what_they_mean_in_numpy(name, norm):
         agree(call(name, a, shape, norm), expected)
 
 
-@places([(2, 4)], [(8,)])
-def test_double_precision_stays_double(name, mesh):
+@names_in_the_gate("fftn", "rfftn_transposed", "ifft2", "irfftn")
+def test_double_precision_stays_double(name):
+    mesh = (2, 4) if rank_of(name) == 3 else (8,)
     with jax.enable_x64(True), devices(mesh):
         a, shape = given_to(name, mesh, dtype=jnp.complex128)
         answer = call(name, a, shape)
@@ -238,7 +257,9 @@ def test_double_precision_stays_double(name, mesh):
         agree(answer, oracle(name, true_part(name, a, shape), shape), eps=1e-14)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8, bool])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(jnp.float32, marks=WEEKLY), jnp.bfloat16, jnp.int8, bool]
+)
 def test_other_numbers_become_single_precision(dtype):
     with devices((2, 4)):
         a = np.random.default_rng(0).integers(0, 2, SHAPES[3])
@@ -249,7 +270,13 @@ def test_other_numbers_become_single_precision(dtype):
             agree(answer, oracle(name, np.asarray(a, np.float32), a.shape))
 
 
-@each_pair
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        pytest.param(*pair, marks=() if pair[0] in ("fft2", "rfftn") else WEEKLY)
+        for pair in PAIRS.items()
+    ],
+)
 def test_back_undoes_there(there, back):
     with devices((4, 2)):
         a, shape = given_to(there, (4, 2))
@@ -269,7 +296,7 @@ def test_the_power_of_a_spectrum_is_that_of_the_array(name):
         )
 
 
-@settings(deadline=None, derandomize=True, max_examples=12)
+@settings(deadline=None, derandomize=True, max_examples=6)
 @given(st.data())
 def test_any_size_is_right_on_any_mesh(data):
     mesh = data.draw(st.sampled_from([(2, 4), (4, 2), (3, 2), (8,), (7,), (1, 5)]))
@@ -286,7 +313,13 @@ def test_any_size_is_right_on_any_mesh(data):
 NUMPY_CASES = "fft2", "ifft2", "fftn", "ifftn", "irfftn"
 
 
-@pytest.mark.parametrize("case", NUMPY_CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=() if case in ("irfftn", "ifft2") else WEEKLY)
+        for case in NUMPY_CASES
+    ],
+)
 def test_the_cases_of_numpys_own_tests_pass(case, monkeypatch):
     """They pass arrays of 30 x 20 x 10, which lie as they like."""
 
@@ -310,7 +343,7 @@ def test_the_cases_of_numpys_own_tests_pass(case, monkeypatch):
 # -------------------------------------------------------- right gradient?
 
 
-@each_name
+@names_in_the_gate("fftn", "rfftn_transposed", "ifftn_transposed", "irfftn", "irfft2")
 def test_the_derivative_is_the_transform_and_its_transpose_comes_home(name):
     """A transform F is linear: jvp applies it, and <F u, v> is <u, vjp(v)>."""
     odd = "transposed" in name  # sizes that nothing divides for half of them
@@ -334,10 +367,16 @@ def test_the_derivative_is_the_transform_and_its_transpose_comes_home(name):
         assert back.sharding.is_equivalent_to(a.sharding, a.ndim)
 
 
-@pytest.mark.parametrize("mesh", [(1, 2), (2, 3), (4, 1)])
-@pytest.mark.parametrize("shape", [(3, 1, 5), (5, 1, 4), (1, 2, 1), (2, 3, 2)])
+@pytest.mark.parametrize(
+    ("shape", "mesh"),
+    combine(
+        [(3, 1, 5), (5, 1, 4), (1, 2, 1), (2, 3, 2)],
+        [(2, 3), (1, 2), (4, 1)],
+        strength=1,
+    ),
+)
 def test_devices_that_get_nothing_but_zeros_go_there_and_back_in_one_program(
-    mesh, shape
+    shape, mesh
 ):
     a = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     with devices(mesh):
@@ -360,7 +399,7 @@ def test_axes_of_one_number_and_meshes_of_one_device_have_derivatives(mesh, shap
         agree(jax.grad(loss)(a), 3 * np.asarray(a) ** 2, 1e-5)
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
+@pytest.mark.parametrize("mesh", [(2, 4), pytest.param((8,), marks=WEEKLY)], ids=str)
 def test_two_derivatives_through_a_filter_are_those_of_jax_numpy(mesh):
     """There, a product, back again, and a loss that is not linear at the end."""
 
@@ -420,7 +459,7 @@ def test_sizes_that_nothing_divides_send_the_zeros_that_fill_them_up(mesh, sizes
         assert measure(fft.fftn, a).sent == fft.cost(fft.fftn, a).sent == 8 * sent
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (8,)], ids=str)
+@pytest.mark.parametrize("mesh", [(2, 4), pytest.param((8,), marks=WEEKLY)], ids=str)
 def test_real_numbers_send_little_more_than_half(mesh):
     with devices(mesh):
         a, (*_, size) = given_to("rfftn", mesh)
@@ -530,13 +569,21 @@ def test_a_mesh_without_x_and_an_unknown_norm_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "mesh", "kind"),
-    [(name, (2, 4), AxisType.Explicit) for name in NAMES]
-    + [(name, (2, 4), AxisType.Auto) for name in PAIRS]
-    + [(name, (1, 1), AxisType.Explicit) for name in PAIRS.values()],
-    ids=str,
+    ("name", "kind", "mesh"),
+    [
+        pytest.param(name, *where, marks=() if name in names.split() else WEEKLY)
+        for where, names in {
+            (
+                AxisType.Explicit,
+                (2, 4),
+            ): "fft2 rfftn_transposed irfftn_transposed",
+            (AxisType.Auto, (2, 4)): "fftn_transposed rfftn",
+            (AxisType.Explicit, (1, 1)): "irfftn",
+        }.items()
+        for name in NAMES
+    ],
 )
-def test_numpy_and_any_sharding_are_laid_out_first(name, mesh, kind):
+def test_numpy_and_any_sharding_are_laid_out_first(name, kind, mesh):
     with devices(mesh, kind):
         a, shape = given_to(name, mesh)
         expected = oracle(name, true_part(name, a, shape), shape)
@@ -547,14 +594,16 @@ def test_numpy_and_any_sharding_are_laid_out_first(name, mesh, kind):
             assert lies(answer, layouts(name, mesh)[1])
 
 
-@each_name
+@names_in_the_gate("fftn_transposed", "ifftn", "rfft2", "irfft2")
 def test_strict_promotion_is_enough(name):
     with devices((2, 4)), jax.numpy_dtype_promotion("strict"), jax.enable_x64(True):
         a, shape = given_to(name, (2, 4))
         agree(call(name, a, shape), oracle(name, true_part(name, a, shape), shape))
 
 
-@pytest.mark.parametrize("over", [("x", "y"), ("y", "x")], ids=str)
+@pytest.mark.parametrize(
+    "over", [("x", "y"), pytest.param(("y", "x"), marks=WEEKLY)], ids=str
+)
 def test_a_spectrum_with_zeros_has_the_shape_of_many_sizes_and_no_other(over):
     """So `s` alone tells which, and what no field of that size has is refused."""
     parts = {"x": 2, "y": 4}[over[1]]
@@ -604,7 +653,13 @@ def test_nan_goes_into_every_number():
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [(name, AxisType.Explicit) for name in PAIRS] + [("rfftn", AxisType.Auto)],
+    [
+        pytest.param(
+            name, AxisType.Explicit, marks=WEEKLY if name in ("fftn", "rfftn") else ()
+        )
+        for name in PAIRS
+    ]
+    + [("rfftn", AxisType.Auto)],
 )
 def test_wave_numbers_and_the_mask_lie_as_the_spectrum_does(name, kind):
     shape = ODD[rank_of(name)]
@@ -630,8 +685,10 @@ def test_wave_numbers_and_the_mask_lie_as_the_spectrum_does(name, kind):
         assert sum(map(max, cut)) < sum(max(wave.shape) for wave in waves)
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (7,)], ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize(
+    ("mesh", "dtype"),
+    combine([(2, 4), (7,)], [np.float32, np.complex64], strength=1),
+)
 def test_an_equation_is_solved_in_two_transforms(mesh, dtype):
     shape = (7, 9, 11)
     f = np.random.default_rng(0).standard_normal((2, *shape))

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
+from cases import combine, each_week
 from jax.sharding import AxisType
 from on_devices import devices, noise
 
@@ -39,12 +40,12 @@ def assert_near(found, expected, dtype=np.float64):
 @pytest.mark.parametrize(
     ("mesh", "kind", "a", "sides", "trans"),
     [
-        ((2, 4), EXPLICIT, noise(24, 24, dtype=np.complex128), 8, 0),
+        each_week((2, 4), EXPLICIT, noise(24, 24, dtype=np.complex128), 8, 0),
         ((2, 4), AUTO, noise(24, 24, dtype=np.complex64), 8, 2),
         ((3, 2), AUTO, noise(13, 13), 5, 1),
         ((1, 7), AUTO, noise(29, 29, dtype=np.float32), 1, 0),
-        ((5, 1), EXPLICIT, noise(1, 1), 3, 2),
-        ((1, 1), AUTO, noise(6, 6, dtype=np.float32), 2, 1),
+        each_week((5, 1), EXPLICIT, noise(1, 1), 3, 2),
+        each_week((1, 1), AUTO, noise(6, 6, dtype=np.float32), 2, 1),
     ],
     ids=[0, 1, 2, 3, 4, 5],
 )
@@ -71,16 +72,18 @@ def test_they_come_back_in_blocks_as_far_as_the_mesh_divides():
         assert lu_solve_blocks(factors, noise(24, 0)).shape == (24, 0)
 
 
-@pytest.mark.parametrize(("mesh", "kind"), [((2, 4), EXPLICIT), ((3, 2), AUTO)])
-def test_the_inverse_is_that_of_numpy(mesh, kind):
-    for n in 24, 13:
-        a = noise(n, n)
-        with devices(mesh, kind):
-            inverse = inv(lu_factor(a))
-            if n == 24:
-                lies = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
-                assert inverse.sharding.is_equivalent_to(lies, 2)
-        assert_near(inverse, np.linalg.inv(a))
+@pytest.mark.parametrize(
+    ("mesh", "n"),
+    combine([((2, 4), EXPLICIT), ((3, 2), AUTO)], [24, 13], strength=1),
+)
+def test_the_inverse_is_that_of_numpy(mesh, n):
+    a = noise(n, n)
+    with devices(*mesh):
+        inverse = inv(lu_factor(a))
+        if n == 24:
+            lies = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+            assert inverse.sharding.is_equivalent_to(lies, 2)
+    assert_near(inverse, np.linalg.inv(a))
 
 
 def test_a_singular_matrix_has_no_finite_inverse_and_nan_stays_nan():
@@ -89,18 +92,20 @@ def test_a_singular_matrix_has_no_finite_inverse_and_nan_stays_nan():
             assert not np.isfinite(inv(lu_factor(a))).all()
 
 
-@pytest.mark.parametrize(("mesh", "kind"), [((2, 4), AUTO), ((3, 2), EXPLICIT)])
-def test_the_triangles_multiply_to_the_matrix(mesh, kind):
-    for n in 24, 13:
-        a = noise(n, n, dtype=np.complex128)
-        with devices(mesh, kind):
-            rows, columns, *pair = map(np.asarray, unpack(lu_factor(a)))
-        lower, upper = pair
-        np.testing.assert_array_equal(lower, np.tril(lower))
-        np.testing.assert_array_equal(np.diagonal(lower), 1)
-        np.testing.assert_array_equal(upper, np.triu(upper))
-        whole = scipy.linalg.block_diag(a, np.eye(len(rows) - n))
-        assert_near(lower @ upper, whole[rows][:, columns])
+@pytest.mark.parametrize(
+    ("mesh", "n"),
+    combine([((2, 4), AUTO), ((3, 2), EXPLICIT)], [24, 13], strength=1),
+)
+def test_the_triangles_multiply_to_the_matrix(mesh, n):
+    a = noise(n, n, dtype=np.complex128)
+    with devices(*mesh):
+        rows, columns, *pair = map(np.asarray, unpack(lu_factor(a)))
+    lower, upper = pair
+    np.testing.assert_array_equal(lower, np.tril(lower))
+    np.testing.assert_array_equal(np.diagonal(lower), 1)
+    np.testing.assert_array_equal(upper, np.triu(upper))
+    whole = scipy.linalg.block_diag(a, np.eye(len(rows) - n))
+    assert_near(lower @ upper, whole[rows][:, columns])
 
 
 # -------------------------------------------------------------------- derivatives
@@ -208,7 +213,9 @@ def measured(mesh, n):
         return measure(solution, a, order, a), way
 
 
-@pytest.mark.parametrize(("mesh", "n"), [((2, 4), 128), ((2, 4), 512), ((4, 2), 128)])
+@pytest.mark.parametrize(
+    ("mesh", "n"), [((2, 4), 128), each_week((2, 4), 512), ((4, 2), 128)]
+)
 def test_a_device_holds_a_few_blocks_and_a_step_sends_a_panel_and_its_rows(mesh, n):
     (x, y), (solve, (steps, width, *_)) = mesh, measured(mesh, n)
     assert solve.temporaries < 4.5 * 4 * n * n / 8
@@ -221,7 +228,7 @@ def test_a_device_holds_a_few_blocks_and_a_step_sends_a_panel_and_its_rows(mesh,
     assert panels < 1.3 * (1 - 1 / y) * n * n / x
 
 
-@pytest.mark.parametrize("n", [128, 256])
+@pytest.mark.parametrize("n", [128, each_week(256)])
 def test_a_gradient_holds_a_few_blocks_too(n):
     """And sends no more at a time than a panel, or its rows."""
     with devices((2, 4)):

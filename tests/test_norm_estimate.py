@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import combine
 from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, noise
 
@@ -13,7 +14,9 @@ from examples.norm_estimate import Grid, Inverse, place
 
 KINDS = [AxisType.Explicit, AxisType.Auto]
 AXES = "x", "y"
-MESHES = [(1, 1), (2, 4), (4, 2), (3, 2)]
+MESHES = [(2, 4), (3, 2), (4, 2), (1, 1)]
+DTYPES = ["float32", "complex128", "float64", "complex64"]
+WEEKLY = pytest.mark.weekly
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +53,7 @@ def with_condition(n, c, dtype=np.float64):
     return left * np.geomspace(1, 1 / c, n) @ right
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("shape", MESHES, ids=str)
+@pytest.mark.parametrize(("shape", "dtype"), combine(MESHES, DTYPES, strength=1))
 def test_blocks_and_whole_arrays_tell_the_same_from_below(shape, dtype):
     """Of matrices of many condition numbers, and weights of many sizes."""
     n, k = 24, 8
@@ -74,7 +76,9 @@ def test_blocks_and_whole_arrays_tell_the_same_from_below(shape, dtype):
             assert_agreed(*found)
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (3, 2), (4, 2)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 4), (3, 2), pytest.param((4, 2), marks=WEEKLY)], ids=str
+)
 def test_sizes_that_nothing_divides_are_filled_by_zeros(shape):
     n, k = 13, 2 * shape[1]
     count = np.lcm(*shape)
@@ -89,7 +93,7 @@ def test_sizes_that_nothing_divides_are_filled_by_zeros(shape):
     assert one / 3 < norm < one * 1.0001
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 3, *(pytest.param(n, marks=WEEKLY) for n in (2, 5))])
 def test_small_matrices_have_fewer_columns_to_try(n):
     inverse, weights = noise(n, n) + 1, np.ones((n, 4))
     with devices((2, 4)):
@@ -114,7 +118,7 @@ def test_axes_have_any_name_and_others_are_left_alone(kind):
 
 
 @pytest.mark.parametrize("columns", [1, 4])
-@pytest.mark.parametrize("axes", [(), AXES], ids=str)
+@pytest.mark.parametrize("axes", [AXES, pytest.param((), marks=WEEKLY)], ids=str)
 def test_one_column_alone_is_defeated_and_four_are_not(columns, axes, monkeypatch):
     """By 1 + C, whose rows, columns and first column of C add up to zero.
 
@@ -132,8 +136,9 @@ def test_one_column_alone_is_defeated_and_four_are_not(columns, axes, monkeypatc
     assert estimate < 1e-4 if columns == 1 else estimate > 0.9
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("shape", [(2, 4), (4, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "bad"), combine([(2, 4), (4, 2)], [np.nan, np.inf], strength=1)
+)
 def test_what_is_not_finite_is_told_by_every_device(shape, bad):
     """Of a weight, for its own column alone; of the inverse, for all."""
     inverse, weights = noise(8, 8), np.abs(noise(8, 4, seed=1))
@@ -180,7 +185,7 @@ def test_signs_are_the_same_on_any_mesh():
     np.testing.assert_array_equal(parts[:, 1::2], one[:, [-1] * 4])
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (4, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(4, 2), pytest.param((2, 4), marks=WEEKLY)], ids=str)
 def test_messages_are_small_beside_the_weights(shape):
     """With a solver that sends nothing: t numbers a norm and device, and squares."""
     n, k, t = 256, 64, 4

@@ -17,6 +17,7 @@ N = 29
 KINDS = [AxisType.Explicit, AxisType.Auto]
 BLOCKS = jax.P("x", "y")
 EPS = np.finfo(np.float64).eps
+WEEKLY = pytest.mark.weekly
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +140,9 @@ def test_the_fallback_does_not_run_otherwise():
         assert called
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 8), (3, 2), (5, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 8), (3, 2), *(pytest.param((n, 1), marks=WEEKLY) for n in (1, 5))]
+)
 def test_any_mesh_gives_the_same_digits(shape):
     a, x = conditioned(N, 1e4), noise(N, 2)
     with devices(shape):
@@ -232,27 +235,29 @@ def test_eight_bits_converge_for_small_condition_numbers_only():
 # ---------------------------------------------------------- derivatives, messages
 
 
+@functools.cache
+def derivatives(solve):
+    """Compile first and second derivatives of the squared length of a solution."""
+    b, change = noise(12), noise(12, 12, seed=3)
+    first = jax.grad(lambda a, b: (solve(a, b) ** 2).sum(), (0, 1))
+    return jax.jit(
+        lambda a: (first(a, b), jax.jvp(lambda a: first(a, b), (a,), (change,))[1])
+    )
+
+
+def solved(a, b):
+    return refine(a, b, gathered, gathered).x
+
+
 @pytest.mark.parametrize("condition", [1e2, 1e10])
 def test_derivatives_go_through_the_exact_solve(condition):
     """Forward, reverse and second, by a and b; also through the fallback."""
-    a, b, change = conditioned(12, condition), noise(12), noise(12, 12, seed=3)
-
-    def ours(a, b):
-        return (refine(a, b, gathered, gathered).x ** 2).sum()
-
-    def theirs(a, b):
-        return (jnp.linalg.solve(a, b) ** 2).sum()
-
-    def all_of(f):
-        first = jax.grad(f, (0, 1))
-        return jax.jit(
-            lambda a: (first(a, b), jax.jvp(lambda a: first(a, b), (a,), (change,))[1])
-        )(a)
-
+    a = conditioned(12, condition)
     with devices():
-        answers = jax.tree.leaves(all_of(ours))
+        answers = jax.tree.leaves(derivatives(solved)(a))
+    truths = jax.tree.leaves(derivatives(jnp.linalg.solve)(a))
     rtol = 1e-12 * condition
-    for answer, truth in zip(answers, jax.tree.leaves(all_of(theirs)), strict=True):
+    for answer, truth in zip(answers, truths, strict=True):
         assert np.abs(answer - truth).max() <= rtol * np.abs(truth).max()
 
 
@@ -264,7 +269,7 @@ def test_a_complex_derivative_is_that_of_the_dense_solve():
 
     with devices():
         ours = jax.jit(jax.grad(lambda a: loss(refine(a, b, gathered).x)))(a)
-    theirs = jax.grad(lambda a: loss(jnp.linalg.solve(a, b)))(a)
+    theirs = jax.jit(jax.grad(lambda a: loss(jnp.linalg.solve(a, b))))(a)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
@@ -315,8 +320,20 @@ def laid(a, out=()):
     return functools.partial(solve, trans=0), functools.partial(solve, trans=2)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 4), (4, 2), (3, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((2, 4), "complex128"),
+        ((3, 2), "float64"),
+        *(
+            pytest.param(shape, dtype, marks=WEEKLY)
+            for shape in [(1, 1), (4, 2)]
+            for dtype in ("float64", "complex128")
+        ),
+        pytest.param((2, 4), "float64", marks=WEEKLY),
+        pytest.param((3, 2), "complex128", marks=WEEKLY),
+    ],
+)
 def test_sides_in_blocks_are_refined_and_stay_there(shape, dtype):
     """Of matrices of many condition numbers, the last beyond factors of float32."""
     n, k, kind = 24, 8, KINDS[shape[1] % 4 == 0]
@@ -334,7 +351,7 @@ def test_sides_in_blocks_are_refined_and_stay_there(shape, dtype):
             assert_agreed(found.converged, found.x)
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (3, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 2), pytest.param((2, 4), marks=WEEKLY)], ids=str)
 def test_sides_that_nothing_divides_are_filled_by_zeros(shape):
     a, b = conditioned(N, 1e3), noise(N, 5)
     with devices(shape):
@@ -375,14 +392,15 @@ def test_derivatives_in_blocks_are_those_of_the_dense_solve(dtype):
     with devices((2, 2)):
         found = jax.jit(jax.grad(ours, (0, 1)))(a, b)
         changes = jax.jit(lambda a, b: jax.jvp(ours, (a, b), (a, 3 * b))[1])(a, b)
-    wanted = jax.grad(functools.partial(loss, jnp.linalg.solve), (0, 1))(a, b)
+    plain = jax.grad(functools.partial(loss, jnp.linalg.solve), (0, 1))
+    wanted = jax.jit(plain)(a, b)
     for mine, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-10 * np.abs(theirs).max())
     both = zip(wanted, (a, 3 * b), strict=True)
     np.testing.assert_allclose(changes, sum((g * v).sum().real for g, v in both))
 
 
-@pytest.mark.parametrize("size", [32, 64])
+@pytest.mark.parametrize("size", [32, pytest.param(64, marks=WEEKLY)])
 def test_no_device_holds_all_sides_of_refinement(size):
     """Eight devices hold an eighth of what one does, and no array of [N, K]."""
     n, k = size, 16 * size

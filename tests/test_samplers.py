@@ -44,7 +44,13 @@ def test_draws_are_the_same_on_1_2_4_and_8_devices(name):
     assert kinds <= ({"same", "last bits"} if name == "normal" else {"same"})
 
 
-@pytest.mark.parametrize("name", [*filter(named, SAMPLERS)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.weekly if i % 4 else ())
+        for i, name in enumerate(filter(named, SAMPLERS))
+    ],
+)
 def test_every_sampler_draws_the_same_on_2_and_4_devices_as_on_1(name):
     """The page compares 8 with 1; compiled without optimisation, as there."""
     draws = []
