@@ -26,6 +26,10 @@ LINT = (
     "ruff format --check --output-format=concise",
     "codespell",
 )
+BESIDE_JAX = (
+    "grain h5py orbax-checkpoint tensorstore zarr hypothesis mpi4py optax rich "
+)
+BESIDE_JAX = (BESIDE_JAX + "pytest>=9 pytest-timeout pytest-xdist").split()
 BOOK = Path(".nox/book")  # the environment of all sessions that only follow the lock
 
 
@@ -65,6 +69,12 @@ def build(run, folder):
     except nox.command.CommandFailed:
         shutil.rmtree(doctrees, ignore_errors=True)  # else the next build is green
         raise
+
+
+def tests_of_modules():
+    """List the files with the tests of modules."""
+    modules = sorted(Path("src/examples").glob("[!_]*.py"))
+    return [f"tests/test_{module.stem}.py" for module in modules]
 
 
 def built(run):
@@ -109,13 +119,15 @@ def lint(session):
 def tests_oldest(session):
     """Test the modules on the oldest JAX; `-- --one-of-each` takes a sample."""
     jax = (f"{name}=={FACTS['oldest-jax']}" for name in ("jax", "jaxlib"))
-    formats = "grain", "h5py", "orbax-checkpoint", "tensorstore", "zarr"
-    others = "hypothesis", "mpi4py", "optax", "rich"
-    others += "pytest>=9", "pytest-timeout", "pytest-xdist"
-    session.install(*jax, *formats, *others)
-    modules = sorted(Path("src/examples").glob("[!_]*.py"))
-    tests = (f"tests/test_{module.stem}.py" for module in modules)
-    session.run("pytest", *WORKERS, *tests, *session.posargs)
+    session.install(*jax, *BESIDE_JAX)
+    session.run("pytest", *WORKERS, *tests_of_modules(), *session.posargs)
+
+
+@nox.session(name="tests-newest", default=False)
+def tests_newest(session):
+    """Test the modules on the newest JAX that there is."""
+    session.install("--upgrade", "jax", *BESIDE_JAX)
+    session.run("pytest", *WORKERS, *tests_of_modules(), *session.posargs)
 
 
 @nox.session(name="docs-live", default=False, python=False)
@@ -157,12 +169,16 @@ def archive(session):
 
 @nox.session(default=False, python=False)
 def links(session):
-    """Follow every link inside the site; old anchors stay."""
+    """Follow all links inside the site; old anchors stay; `-- --external` others."""
     run = book(session)
     built(run)
-    strict = "--offline", "--include-fragments", "--no-progress", "--index-files="
-    only = "--extensions=html", "--exclude-path=_static", r"--exclude-path=404\.html$"
-    run("lychee", *strict, *only, str(BUILD / "html"))
+    only = "--no-progress", "--extensions=html", "--exclude-path=_static"
+    if session.posargs == ["--external"]:
+        accept = "--accept=200..=399,403,405,429,503"
+        run("lychee", *only, accept, str(BUILD / "html"))
+        return
+    strict = "--offline", "--include-fragments", "--index-files="
+    run("lychee", *strict, *only, r"--exclude-path=404\.html$", str(BUILD / "html"))
     run("python", "tools/anchors.py", str(BUILD / "html"))
 
 

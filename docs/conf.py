@@ -8,7 +8,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]
 
-from book import execution, facts, kernels  # noqa: E402  (lies in _ext)
+from book import execution, facts, kernels, marks  # noqa: E402  (lies in _ext)
 
 # The one place for the published address: with it, pages offer Colab and Binder.
 published = ""  # such as "https://shardbook.example.org"
@@ -84,7 +84,7 @@ execution_environment += "".join(file.read_text() for file in starting)
 execution_modules = str(ROOT / "src/examples")
 execution_kept = str(DOCS / "reference/data/programs.csv")
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(DOCS / "_build/cache")
+nb_execution_cache_path = str((marks.cache_folder() or DOCS / "_build") / "pages")
 nb_execution_allow_errors = True  # all cells run; _ext/book judges each of them
 nb_execution_timeout = kernels.SECONDS
 nb_merge_streams = True

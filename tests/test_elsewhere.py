@@ -11,7 +11,7 @@ import elsewhere
 import jax
 import jax.numpy as jnp
 import pytest
-from book import answers
+from book import answers, notes
 from book.facts import facts
 from on_devices import mesh_of
 from records import read
@@ -117,15 +117,16 @@ def test_options_of_a_compiler_tell_programs_apart_and_do_not_travel(tmp_path, k
 
 
 def test_notes_of_a_page_come_back_with_its_key(tmp_path, monkeypatch):
-    monkeypatch.setattr(answers, "NOTES", tmp_path)
-    assert answers.notes("part/page") == []
+    monkeypatch.setattr(notes, "CURRENT", tmp_path / "current")
+    monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path))
+    assert notes.note_files("part/page") == []
     for key, program in ("old", "a"), ("new", "b"):
-        folder = answers.begin_notes("part/page", key)
-        folder.mkdir()
+        folder = notes.begin_notes("part/page", key)
+        folder.mkdir(parents=True)
         (folder / f"{program}.json").write_text("{}")
-        assert [file.stem for file in answers.notes("part/page")] == [program]
-    answers.begin_notes("part/page", "old")  # whose outputs were still kept
-    assert [file.stem for file in answers.notes("part/page")] == ["a"]
+        assert [file.stem for file in notes.note_files("part/page")] == [program]
+    notes.begin_notes("part/page", "old")  # whose outputs were still kept
+    assert [file.stem for file in notes.note_files("part/page")] == ["a"]
 
 
 def test_another_process_finds_the_same_key():

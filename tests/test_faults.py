@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import faults
@@ -28,6 +30,42 @@ def test_five_faults_or_more_are_caught_by_tests_that_there_are(module):
     for fault in listed:
         words = re.findall(r"\w+", fault["caught_by"])
         assert any(word in test for word in words if len(word) > 5 for test in tests)
+
+
+def tests_of_the_gate() -> dict[str, list[str]]:
+    """List the tests of modules that the gate runs, by module."""
+    files = [f"tests/test_{module}.py" for module in MODULES]
+    command = sys.executable, "-m", "pytest", "--collect-only", "-qm", "not weekly"
+    done = subprocess.run(
+        [*command, *files], cwd=faults.ROOT, capture_output=True, text=True, check=True
+    )
+    found = re.findall(r"^tests/test_(\w+)\.py::(.*)$", done.stdout, re.M)
+    return {module: [test for of, test in found if of == module] for module in MODULES}
+
+
+def selects(expression, test) -> bool:
+    """Tell whether an expression for `-k` selects a test."""
+
+    def value(word):
+        is_operator = word[0] in ("and", "or", "not")
+        return word[0] if is_operator else str(word[0].lower() in test.lower())
+
+    return eval(re.sub(r"[\w:+\-.\[\]\\/]+", value, expression))
+
+
+def test_an_expression_selects_as_pytest_does():
+    assert selects("test_a and mesh3", "test_a[Auto-mesh3]")
+    assert not selects("test_a and not (mesh3 or auto)", "test_a[Auto-mesh3]")
+
+
+def test_the_gate_runs_a_test_that_catches_each_fault():
+    missed = [
+        f"{module}: {fault['what']}"
+        for module, tests in tests_of_the_gate().items()
+        for fault in faults.faults(module)
+        if not any(selects(fault["caught_by"], test) for test in tests)
+    ]
+    assert missed == []
 
 
 def test_every_list_belongs_to_a_module():

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import gate
+import outer_ring
 import psutil
 import pytest
 from gate import Step
@@ -34,6 +35,7 @@ Path(report).write_text(
 )
 sys.exit(bool(failure))
 """
+MARKED = '<properties><property name="had_passed" value="1"/></properties>'
 
 
 def ended(pid) -> bool:
@@ -84,6 +86,14 @@ def test_tests_are_counted_and_named(run):
     assert "    nox -s tests -- 'tests/test_a.py::test_b[1, 2]'" in lines
     assert lines[-1] == "1 passed, 1 failed"
     assert Path("tries").read_text() == "x"  # numbers are not repeated
+
+
+def test_what_had_passed_counts(run):
+    script = "print('12 tests of 3 files had passed')\n"
+    script += TESTS.replace("{failing}", "0").replace("<skipped/>", MARKED)
+    code, lines = run(Step("tests", "tests --"), tests=script)
+    assert code == 0
+    assert lines[-1] == "14 passed, 0 failed"
 
 
 @pytest.mark.parametrize(("failing", "repeats"), [(0, 0), (1, 1), (2, 2), (3, 2)])
@@ -182,6 +192,6 @@ def test_red_lines_are_recognised(step, line, name):
 
 def test_every_session_is_there():
     sessions = (Path(__file__).parents[1] / "noxfile.py").read_text()
-    for step in gate.STEPS:
-        name = step.session.partition(" ")[0]
+    for step in gate.STEPS + outer_ring.PARTS:
+        name = step.session.partition(" ")[0].replace("-", "_")
         assert f"def {name}(session)" in sessions

@@ -28,6 +28,7 @@ def book(tmp_path, monkeypatch):
     for name, text in PAGES.items():
         (docs / name).write_text(text)
     monkeypatch.setenv("JUPYTER_PATH", "")
+    monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(notebooks, "DOCS", docs)
     monkeypatch.setattr(notebooks, "MODULES", tmp_path / "src")
     monkeypatch.setattr(notebooks, "FOLDER", tmp_path / "build")
@@ -45,6 +46,15 @@ def test_all_failures_are_reported_with_page_and_cell(capsys):
     assert "FAILED bad, cell-2: ZeroDivisionError: division by zero\n1 / 0" in words
     assert "FAILED ugly, the directive 'list-table'" in words
     assert "1 of 3 notebooks ran" in words
+
+
+@pytest.mark.processes
+def test_a_whole_run_leaves_out_what_passed_and_a_name_plays_it(better, capsys):
+    for names, count in (["better"], 0), ([], 0), ([], 2), (["better"], 0):
+        notebooks.main(names)
+        words = capsys.readouterr().out
+        assert (f"{count} notebooks had passed" in words) == bool(count)
+        assert ("ok   " in words) == (not count)
 
 
 EXERCISE = f"""{HEAD}# Better

@@ -13,7 +13,6 @@ import argparse
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +34,8 @@ LINT = r"\S+:\d+:(?:\d+: \S.*| .+ ==> .*)"
 SPHINX = r".*/docs/(?P<name>\S+?)\.\w+:(?:\d+:)? (?:WARNING|ERROR): .*"
 SPHINX += r"|.*\b(?:WARNING|ERROR|CRITICAL): .*|\w+ error:"
 LINKS = r"\[(?:ERROR|\d+)\] .*|BROKEN .*"
+BEFORE = re.compile(r"^(\d+) (?:\w+ )+had passed$", re.M)
+MARKED = "properties/property[@name='had_passed']"
 PLAY = r"FAILED (?P<name>[\w/-]+), .*"
 FUZZ = r"FAILED (?:.*\n)+?\s+--case (?P<name>.*)"
 
@@ -91,6 +92,7 @@ class Result(NamedTuple):
     seconds: float
     processor: float
     passed: int
+    before: int  # that had passed, of the same content, and did not run
     reds: list[Red]
     repeats: list[str]
 
@@ -145,9 +147,10 @@ def wait_for(process: subprocess.Popen, limit: float) -> tuple[int | None, float
 def run_session(step: Step, session: str, name: str, end: float):
     """Run a session of nox and print its log.
 
-    Return the seconds of the processor, how many passed, and the red.
+    Return the seconds of the processor, how many passed, also before, and the red.
     """
     log, report = FOLDER / f"{name}.log", FOLDER / f"{name}.xml"
+    report.unlink(missing_ok=True)
     words = shlex.split(session) + ([] if step.red else [f"--junit-xml={report}"])
     code, processor = run_group([*NOX, *words], log, end - time.monotonic())
     text = COLOUR.sub("", log.read_text(errors="replace"))
@@ -158,7 +161,8 @@ def run_session(step: Step, session: str, name: str, end: float):
     if code is None or (code and not reds):
         how = "cut, since time is over" if code is None else f"exit code {code}"
         reds.append(Red(f"{how}: see {log}", "", f"nox -s {session}"))
-    return processor, passed, reds
+    before = sum(map(int, BEFORE.findall(text)))
+    return processor, passed, before, reds
 
 
 def read_log(step: Step, text: str) -> Iterator[Red]:
@@ -175,7 +179,8 @@ def read_report(report: Path) -> tuple[int, list[Red]]:
     passed, reds = 0, []
     for case in ET.parse(report).iter("testcase"):
         wrong = [each for each in case if each.tag in ("failure", "error")]
-        passed += not wrong and case.find("skipped") is None
+        absent = case.find("skipped"), case.find(MARKED)
+        passed += not wrong and absent == (None, None)
         where, name = case.get("classname"), case.get("name")
         file = (where or name).replace(".", "/") + ".py"
         name = f"{file}::{name}" if where else file
@@ -189,7 +194,8 @@ def read_report(report: Path) -> tuple[int, list[Red]]:
 def run_step(step: Step, end: float) -> Result:
     """Run a step, and what may be repeated of it again, alone."""
     start = time.monotonic()
-    processor, passed, reds = run_session(step, step.session, step.name, end)
+    first = run_session(step, step.session, step.name, end)
+    processor, passed, before, reds = first
     repeats = []
     for number in range(1, REPEATS + 1):
         again = [red for red in reds if step.alone and re.match(step.alone, red.name)]
@@ -197,20 +203,21 @@ def run_step(step: Step, end: float) -> Result:
             break
         names = dict.fromkeys(red.name for red in again)
         session = step.repeat.format(shlex.join(names))
-        more, new, still = run_session(step, session, f"{step.name}-{number}", end)
+        name = f"{step.name}-{number}"
+        more, new, _, still = run_session(step, session, name, end)
         processor, passed = processor + more, passed + new
         repeats += [f"{name}: {number}. repeat" for name in names]
         reds = [*dict.fromkeys([red for red in reds if red not in again] + still)]
     seconds = time.monotonic() - start
-    return Result(step.name, seconds, processor, passed, reds, repeats)
+    return Result(step.name, seconds, processor, passed, before, reds, repeats)
 
 
 def summary(steps: list[Step], results: list[Result]) -> Iterator[str]:
     """Yield the lines of the end."""
-    yield "\nseconds  of processor  passed  red  repeated"
+    yield "\nseconds  of processor  passed  before  red  repeated"
     for name, *numbers, reds, repeats in results:
         counts = *numbers, len(reds), len(repeats)
-        yield "{:7.0f}{:14.0f}{:8}{:5}{:10}  {}".format(*counts, name)
+        yield "{:7.0f}{:14.0f}{:8}{:8}{:5}{:10}  {}".format(*counts, name)
     yield f"logs and JUnit XML: {FOLDER}"
     for result in results:
         yield from (f"REPEATED {result.name}: {each}" for each in result.repeats)
@@ -219,16 +226,19 @@ def summary(steps: list[Step], results: list[Result]) -> Iterator[str]:
     untried = steps[len(results) :]
     yield from (f"UNTRIED {step.name}: nox -s {step.session}" for step in untried)
     failed = sum(len(result.reds) for result in results) + len(untried)
-    yield f"{sum(result.passed for result in results)} passed, {failed} failed"
+    passed = sum(result.passed + result.before for result in results)
+    yield f"{passed} passed, {failed} failed"
 
 
-def main(elapsed: float, steps=STEPS) -> int:
-    """Run all steps for which there is time; return 1 if anything is red or untried."""
+def main(elapsed: float, steps=STEPS, more: float = 0) -> int:
+    """Run all steps for which there is time; return 1 if anything is red or untried.
+
+    elapsed: seconds already gone; more: seconds by which the limits are later.
+    """
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, end_all)
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    begun, jobs = time.monotonic() - elapsed, []
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    begun, jobs = time.monotonic() - elapsed + more, []
     with ThreadPoolExecutor() as pool:
         for step in steps:
             if time.monotonic() - begun < LAST_START:

@@ -7,8 +7,8 @@ without the book's environment variables. At each exercise its stub and the answ
 must fail. So must at each check some percent of its changes (see changes.py), others on
 each day, if `--changes` asks for them. What the cells show is compared with what the
 site shows, where there is one, but for what is kept of other machines, which a reader's
-notebook has not. Two run at a time; all failures are named, and
-`docs/_build/played.json` keeps what became of each page, for the tests to read.
+notebook has not. One more run at a time than there are cores; all failures are named,
+and `docs/_build/played.json` keeps what became of each page, for the tests to read.
 """
 
 import argparse
@@ -64,7 +64,7 @@ sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]  # explorers import modul
 
 import changes  # noqa: E402
 import kept  # noqa: E402
-from book import export, guards, kernels  # noqa: E402  (lies in docs/_ext)
+from book import export, guards, kernels, marks  # noqa: E402  (lies in docs/_ext)
 from book.page import Page  # noqa: E402
 
 
@@ -305,24 +305,39 @@ async def play(page, kernel, lies) -> dict:
     return outcome | {"faults": faults, "seconds": seconds}
 
 
+def inputs_of(page) -> list[Path]:
+    """Return the files that a play depends on, the player's own among them."""
+    files = [WRONG / f"{exercise.name}.toml" for exercise in page.exercises]
+    files += [page.file, *page.modules(MODULES), *page.data]
+    files += [ROOT / "requirements.lock", *ROOT.glob("docs/_ext/book/*.py")]
+    files += [TRY, ROOT / "tools/changes.py", ROOT / "tools/notebooks.py"]
+    return [file for file in files if file.exists()]
+
+
 def key_of(page) -> str:
-    """Digest what a play depends on: the page, its modules, its wrong answers."""
-    exercises = [exercise.name for exercise in page.exercises]
-    files = [WRONG / f"{name}.toml" for name in exercises]
-    files += [*page.modules(MODULES), *page.data, ROOT / "requirements.lock"]
-    texts = [file.read_bytes() for file in files if file.exists()]
-    return hashlib.sha256(b"".join([page.text.encode(), *texts])).hexdigest()[:16]
+    """Digest what a play depends on: its files, what the site shows, and Python."""
+    site = SITE / f"{page.name}.ipynb"
+    files = [*inputs_of(page), *[site] * site.exists()]
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    text = "\n".join([sys.version, *digests])
+    return f"notebook-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-async def run(page, kernel, places, percent) -> dict:
-    """Play a page when there is a place; say how it went."""
+async def run(page, kernel, places, percent, is_whole) -> dict:
+    """Play a page when there is a place; in a whole run, mark it."""
     day = datetime.datetime.now(datetime.UTC).date()
     lies = changes.sample(page, percent, f"{day} {page.name}")
+    key = key_of(page)
     async with places:
         outcome = await play(page, kernel, lies)
     word = "FAIL" if outcome["faults"] else "ok"
     print(f"{word:4} {outcome['seconds']:5.1f} s  {page.name}", flush=True)
-    return outcome | {"key": key_of(page)}
+    outcome["key"] = key
+    if outcome["faults"]:
+        marks.delete_mark(key)
+    elif is_whole and key == key_of(page):
+        marks.write_mark(key, json.dumps(outcome))
+    return outcome
 
 
 def prepare(found) -> dict[str, str]:
@@ -331,11 +346,14 @@ def prepare(found) -> dict[str, str]:
     return {" ".join(page.needs): environment(page.needs) for page in found}
 
 
-async def run_all(found, percent) -> dict[str, dict]:
-    """Play pages, two at a time; return what became of each."""
-    places = asyncio.Semaphore(2)
+async def run_all(found, percent, is_whole) -> dict[str, dict]:
+    """Play pages, some of which wait, side by side; return what became of each."""
+    places = asyncio.Semaphore((os.cpu_count() or 1) + 1)
     kernels = prepare(found)
-    jobs = [run(page, kernels[" ".join(page.needs)], places, percent) for page in found]
+    jobs = [
+        run(page, kernels[" ".join(page.needs)], places, percent, is_whole)
+        for page in found
+    ]
     outcomes = await asyncio.gather(*jobs)
     return {page.name: each for page, each in zip(found, outcomes, strict=True)}
 
@@ -351,11 +369,22 @@ def outcome(page) -> dict | None:
     return found if found.get("key") == key_of(page) else None
 
 
+def marked(found) -> dict[str, dict]:
+    """Return what became of those pages that passed before, as they are now."""
+    texts = {page.name: marks.read_mark(key_of(page)) for page in found}
+    return {name: json.loads(text) for name, text in texts.items() if text}
+
+
 def main(names, percent=0) -> int:
-    """Play the named pages, or all; return 1 if one fails."""
+    """Play the named pages, or all that have no mark; return 1 if one fails."""
     os.environ["JUPYTER_PATH"] = str(FOLDER / "jupyter")
     found = pages(names)
-    outcomes = asyncio.run(run_all(found, percent))
+    is_whole = not names and not percent
+    before = marked(found) if is_whole else {}
+    if before:
+        print(f"{len(before)} notebooks had passed", flush=True)
+    left = [page for page in found if page.name not in before]
+    outcomes = before | asyncio.run(run_all(left, percent, is_whole))
     PLAYED.write_text(json.dumps(played() | outcomes, indent=1, sort_keys=True))
     for name, outcome in outcomes.items():
         for fault in outcome["faults"]:

@@ -30,7 +30,7 @@ sys.path += [str(ROOT / "src"), str(DOCS / "_ext")]
 
 import elsewhere  # noqa: E402  (JAX reads the variable above)
 import numpy as np  # noqa: E402
-from book import answers  # noqa: E402
+from book import answers, notes  # noqa: E402
 from book.page import pages  # noqa: E402
 from jax._src import compiler  # noqa: E402  (a lowered program has no public way in)
 from jax._src.interpreters import mlir  # noqa: E402
@@ -110,7 +110,7 @@ def noted() -> dict[str, tuple[dict, list[str]]]:
     """Return the programs that pages left: key -> what they are, names of pages."""
     programs = {}
     for page in pages(DOCS):
-        for file in answers.notes(page.name):
+        for file in notes.note_files(page.name):
             old, own = programs.get(file.stem, ({}, []))
             programs[file.stem] = old | json.loads(file.read_text()), [*own, page.name]
     return programs

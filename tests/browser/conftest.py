@@ -94,3 +94,11 @@ def visit(browser, server):
     yield make
     for context in contexts:
         context.close()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how many pages had passed before."""
+    passed = terminalreporter.stats.get("passed", ())
+    count = sum(("had_passed", 1) in report.user_properties for report in passed)
+    if count:
+        terminalreporter.write_line(f"{count} pages had passed")

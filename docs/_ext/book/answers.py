@@ -18,7 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = ROOT / "docs/reference/data/programs.csv"
-NOTES = ROOT / "docs/_build/programs"
 TOOL = ROOT / "tools/elsewhere.py"
 MODULE = "examples.communication"
 
@@ -42,25 +41,6 @@ def by_program(rows) -> dict[str, dict[str, Row]]:
     for row in rows:
         found.setdefault(row["program"], {})[row["machine"]] = row
     return found
-
-
-def begin_notes(page, key) -> Path:
-    """Return the folder for notes of a page's programs; from now on they are its own.
-
-    Those of another key stay: with them, outputs that are still in the cache come back.
-    """
-    folder = NOTES / page.replace("/", "-")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "current").write_text(key)
-    return folder / key
-
-
-def notes(page) -> list[Path]:
-    """Return the notes of a page's programs, as it is now; a program names its file."""
-    folder = NOTES / page.replace("/", "-")
-    if not (folder / "current").exists():
-        return []
-    return sorted((folder / (folder / "current").read_text()).glob("*.json"))
 
 
 class Finder:

@@ -52,7 +52,7 @@ def judge(app, doctree):
     if broken := {*faults_of(page, cells)} | stopped(app.env, cells):
         failed(app.env).add(name)
     if broken & {"error", "check"}:  # the cause may lie outside the page
-        forget(app.env.mystnb_config, app.env.doc2path(name))
+        forget(app.env.mystnb_config, ran)
     places = [n for n, cell in enumerate(ran.cells) if cell.cell_type == "code"]
     shown = {node["cell_index"]: node for node in doctree.findall(is_code)}
     for place, (cell, outputs) in zip(places, cells, strict=True):
@@ -127,13 +127,12 @@ def warn(docname, line, option, words):
     log.warning(words, location=(docname, line), type="cells", subtype=option)
 
 
-def forget(settings, page):
+def forget(settings, notebook):
     """Drop what the cache holds of a page, so that the next build runs it again."""
     if settings.execution_mode == "cache":
         cache = get_cache(settings.execution_cache_path)
-        for record in cache.list_cache_records():
-            if record.uri == str(page):
-                cache.remove_cache(record.pk)
+        with contextlib.suppress(KeyError):
+            cache.remove_cache(cache.match_cache_notebook(notebook).pk)
 
 
 def failed(env) -> set[str]:

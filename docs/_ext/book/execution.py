@@ -25,7 +25,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.logging import SphinxLoggerAdapter, getLogger
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
-from book import answers
+from book import answers, marks, notes
 from book.page import Page, quiet
 
 LOG = getLogger(__name__)
@@ -34,13 +34,17 @@ SHOWN = "program", "machine", "collectives", "temporaries", "note"  # columns
 
 
 def environment(variables) -> str:
-    """Digest the Python, every installed package and the named variables."""
+    """Digest the Python, every installed package and the named variables.
+
+    Where the checkout lies is no part of it.
+    """
     packages = importlib.metadata.distributions()
     state = [
         sys.version,
         *sorted({f"{package.name}=={package.version}" for package in packages}),
         *(f"{name}={os.environ.get(name, '')}" for name in sorted(variables)),
     ]
+    state = [each.replace(str(marks.ROOT), "ROOT") for each in state]
     return hashlib.sha256("\n".join(state).encode()).hexdigest()
 
 
@@ -83,7 +87,7 @@ def warn_of_missing(app):
         rows = answers.rows(table)
         known = {row["program"] for row in rows if row["machine"] != "CPU"}
         for name in sorted(app.env.found_docs):
-            noted = {file.stem for file in answers.notes(name)}
+            noted = {file.stem for file in notes.note_files(name)}
             if missing := len(noted - known):
                 told = f"{missing} of its programs are not kept for other machines"
                 LOG.warning("%s: run `nox -s programs`", told, location=name)
@@ -113,7 +117,7 @@ def execute(app, name):
         key, text, _ = keyed(app, page)
         settings = app.env.mystnb_config
         # each page has a process of its own here
-        os.environ["BOOK_NOTES"] = str(answers.begin_notes(name, key))
+        os.environ["BOOK_NOTES"] = str(notes.begin_notes(name, key))
         reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
         log = Log(logging.getLogger(f"sphinx.{__name__}"), {"location": name})
         told = reader.read(text), str(page.file), settings, log, reader.read_fmt

@@ -1,0 +1,186 @@
+"""Tests of a module that have passed are left out until something changes.
+
+A plugin of pytest, for whole runs (`nox -s tests`): what it leaves out, and what it
+marks, are files, each with the tests of one module or one launch file. All other files,
+about the engine and about what every page and module promises, always run.
+"""
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from book.marks import (
+    ROOT,
+    are_unchanged,
+    cache_folder,
+    delete_mark,
+    describe_environment,
+    digest,
+    read_mark,
+    tracked_files,
+    write_mark,
+)
+
+CLUSTER = "tests/cluster"
+
+
+@cache
+def imported_names(name: str) -> frozenset[str]:
+    """Return the files below src and tests that a Python file imports, and theirs."""
+    found, files = set(), tracked_files()
+    for node in ast.walk(ast.parse((ROOT / name).read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = (node.module or "").replace(".", "/")
+            parts = [base, *(f"{base}/{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            parts = [alias.name.replace(".", "/") for alias in node.names]
+        else:
+            continue
+        paths = (f"{folder}/{part}.py" for folder in ("src", "tests") for part in parts)
+        found |= {path for path in paths if path in files}
+    return frozenset(found.union(*(imported_names(path) for path in found - {name})))
+
+
+def stem_of(name: str) -> str:
+    """Return the name of the module that a file belongs to, such as `halo`."""
+    return Path(name).name.partition(".")[0].removeprefix("test_")
+
+
+def named_modules(name: str) -> set[str]:
+    """Return the modules that a Python file names in its texts: it may start them."""
+    tree = ast.walk(ast.parse((ROOT / name).read_text()))
+    texts = [str(node.value) for node in tree if isinstance(node, ast.Constant)]
+    words = {*re.findall(r"\w+", " ".join(texts))}
+    modules = (f"src/examples/{word}.py" for word in words)
+    return {module for module in modules if module in tracked_files()}
+
+
+@cache
+def inputs_of_tests(test: str) -> frozenset[str]:
+    """Return what the tests of one module may depend on.
+
+    That is the whole tree but the modules that they neither import nor name, what
+    belongs to the tests of other modules, and prose that they do not name.
+    """
+    files = tracked_files()
+    modules = {stem_of(n) for n in files if n.startswith(("src/examples/", "launch/"))}
+    needed = imported_names(test) | {test}
+    for module in named_modules(test):
+        needed |= imported_names(module) | {module}
+
+    text = (ROOT / test).read_text()
+
+    def belongs(name: str) -> bool:
+        if name in needed:
+            return True
+        if name.endswith(".md"):
+            return name.removeprefix("docs/") in text
+        of_module = name.startswith(("src/examples/", "tests/"))
+        return not of_module or stem_of(name) not in modules - {stem_of(test)}
+
+    return frozenset(filter(belongs, files))
+
+
+def register(config):
+    """Leave out what has passed, unless only some of the tests are to run."""
+    if hasattr(config, "workerinput"):  # a worker leaves out what it is told to
+        ignore(config, config.workerinput.get("had_passed", ()))
+    elif cache_folder() and tracked_files():
+        config.pluginmanager.register(Recorder(config))
+
+
+def ignore(config, names):
+    """Do not collect these files."""
+    ignored = [str(ROOT / name) for name in names]
+    config.option.ignore = [*(config.option.ignore or ()), *ignored]
+
+
+def is_whole(config) -> bool:
+    """Tell whether all tests run that the marker expression selects."""
+    option = config.option
+    lf = getattr(option, "lf", False)  # not without its plugin
+    chosen = option.keyword, lf, option.maxfail, option.one_of_each
+    testpaths = config.args_source is config.ArgsSource.TESTPATHS
+    place = testpaths or config.args == [CLUSTER]
+    return place and not any([*chosen, option.ignore, option.deselect])
+
+
+def file_of(nodeid: str) -> str:
+    """Return the file of a test."""
+    return nodeid.partition("::")[0]
+
+
+def tests_of_modules() -> list[str]:
+    """Return the test files that belong to one module or launch file."""
+    places = "src/examples", "launch"
+    return [
+        name
+        for name in tracked_files()
+        if name.startswith((f"{CLUSTER}/test_", "tests/test_"))
+        if any((ROOT / f"{place}/{stem_of(name)}.py").exists() for place in places)
+        or name.startswith(CLUSTER)
+    ]
+
+
+class Recorder:
+    """Leaves out the files that have a mark, and marks those whose tests all pass."""
+
+    def __init__(self, config):
+        """Look for marks."""
+        self.half, self.is_whole = config.option.markexpr, is_whole(config)
+        self.environment = describe_environment("slurmctld", "mpirun", "openssl")
+        self.files = {*tests_of_modules()}
+        self.done, self.expected = Counter(), Counter()
+        self.not_passed, self.before = set(), {}
+        for name in self.files if self.is_whole else ():
+            if (text := read_mark(self.key(name))) is not None:
+                self.before[name] = int(text)
+        ignore(config, self.before)
+
+    def key(self, name) -> str:
+        """Return the mark of a test file."""
+        return digest("tests", inputs_of_tests(name), self.half, self.environment)
+
+    @pytest.hookimpl(optionalhook=True)  # without xdist there is none
+    def pytest_configure_node(self, node):
+        """Tell a worker what to leave out."""
+        node.workerinput["had_passed"] = [*self.before]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids):
+        """Count the tests of each file, as a worker collected them."""
+        self.expected = Counter(map(file_of, ids))
+
+    def pytest_collection_finish(self, session):
+        """Count the tests of each file, where there are no workers."""
+        if session.items:
+            self.expected = Counter(file_of(item.nodeid) for item in session.items)
+
+    def pytest_runtest_logreport(self, report):
+        """Mark a file when its last test has passed; a failure deletes its mark."""
+        name = file_of(report.nodeid)
+        if name not in self.files:
+            return
+        if not report.passed or hasattr(report, "wasxfail"):
+            self.not_passed.add(name)
+        if report.failed:
+            delete_mark(self.key(name))
+        self.done[name] += report.when == "teardown"
+        is_last = report.when == "teardown" and self.done[name] == self.expected[name]
+        passed = is_last and self.is_whole and name not in self.not_passed
+        if passed and are_unchanged(inputs_of_tests(name)):
+            write_mark(self.key(name), str(self.done[name]))
+
+    def pytest_terminal_summary(self, terminalreporter):
+        """Say how much had passed before."""
+        if self.before:
+            count, files = sum(self.before.values()), len(self.before)
+            terminalreporter.write_line(f"{count} tests of {files} files had passed")
+
+    def pytest_sessionfinish(self, session, exitstatus):
+        """Take it for success that there is nothing to run, if all had passed."""
+        if exitstatus == 5 and self.before:
+            session.exitstatus = 0

@@ -1,0 +1,216 @@
+"""What was proved of the same content is not proved again, and only that."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import incremental
+import pytest
+from book import marks
+
+ROOT = Path(__file__).parents[1]
+CONFTEST = """
+import incremental
+
+def pytest_addoption(parser):
+    parser.addoption("--one-of-each", action="store_true")
+
+def pytest_configure(config):
+    incremental.register(config)
+"""
+SETTINGS = """
+[tool.pytest]
+testpaths = ["tests"]
+pythonpath = ["src", "docs/_ext"]
+"""
+FILES = {
+    "pyproject.toml": SETTINGS,
+    "tests/conftest.py": CONFTEST,
+    "src/examples/halo.py": "width = 1\n",
+    "src/examples/lu.py": "n = 1\n",
+    "tests/test_halo.py": "from examples import halo\ndef test_a():\n    halo.width\n",
+    "tests/test_lu.py": "from examples import lu\ndef test_b():\n    assert lu.n\n",
+    "tests/test_engine.py": "def test_c():\n    pass\n",
+    "docs/page.md": "words\n",
+    ".gitignore": "__pycache__/\n.pytest_cache/\n",
+}
+ALL = {"test_a", "test_b", "test_c"}
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    """Make a checkout of two modules, one test of each, and one of the engine.
+
+    Return it, and a cache with the marks of its tests.
+    """
+    folder = tmp_path_factory.mktemp("original")
+    project, cache = folder / "project", folder / "cache"
+    for name, text in FILES.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (project / "docs/_ext/book").mkdir(parents=True)
+    for name in "docs/_ext/book/marks.py", "tests/incremental.py":
+        shutil.copy(ROOT / name, project / name)
+    (project / "docs/_ext/book/__init__.py").touch()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    subprocess.run(["git", "add", "-A"], cwd=project, check=True)
+    assert run(project, SHARDBOOK_CACHE=str(cache)) == (0, ALL)
+    return project, cache
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Keep marks in a folder of the test."""
+    monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def project(originals, tmp_path, cache):
+    """Copy the checkout; no test of it has a mark."""
+    return shutil.copytree(originals[0], tmp_path / "project")
+
+
+@pytest.fixture
+def proved(originals, project, cache):
+    """Copy the marks, too."""
+    shutil.copytree(originals[1], cache)
+    return project
+
+
+def run(folder, *words, **variables):
+    """Run the tests of a checkout; return the names of those that ran."""
+    command = sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+    done = subprocess.run(
+        command, cwd=folder, env=clean, capture_output=True, text=True, check=False
+    )
+    lines = (line.split() for line in done.stdout.splitlines() if "::" in line)
+    ran = {line[0].partition("::")[2] for line in lines if "::" in line[0]}
+    return done.returncode, ran
+
+
+def marks_in(cache) -> int:
+    """Count marks."""
+    return sum(1 for _ in cache.glob("marks/*"))
+
+
+def test_another_checkout_leaves_out_what_has_passed(proved):
+    assert run(proved) == (0, {"test_c"})
+
+
+def test_workers_mark_and_leave_out_the_same(project, cache):
+    assert run(project, "-pxdist", "-n2")[0] == 0
+    assert marks_in(cache) == 2
+    assert run(project, "-pxdist", "-n2") == (0, {"test_c"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "again"),
+    [
+        ("src/examples/halo.py", {"test_a"}),
+        ("tests/test_lu.py", {"test_b"}),
+        ("pyproject.toml", {"test_a", "test_b"}),
+        ("docs/page.md", set()),
+    ],
+)
+def test_a_change_runs_what_depends_on_it(proved, changed, again):
+    with (proved / changed).open("a") as file:
+        file.write("\n")
+    assert run(proved) == (0, again | {"test_c"})
+
+
+def test_a_file_that_git_does_not_know_leaves_nothing_out(proved):
+    (proved / "new.txt").touch()
+    assert run(proved)[1] == ALL
+    (proved / "new.txt").unlink()
+    assert run(proved)[1] == {"test_c"}
+
+
+def test_a_new_file_voids_marks(proved):
+    (proved / "docs/data.csv").touch()
+    subprocess.run(["git", "add", "-A"], cwd=proved, check=True)
+    assert run(proved)[1] == ALL
+
+
+@pytest.mark.parametrize("changed", [{"JAX_ENABLE_X64": "1"}, {"SHARDBOOK_CACHE": ""}])
+def test_a_changed_variable_leaves_nothing_out(proved, changed):
+    assert run(proved, **changed)[1] == ALL
+
+
+@pytest.mark.parametrize("words", [["-k", "test_a"], ["tests/test_halo.py"], ["-x"]])
+def test_a_part_of_the_tests_marks_nothing(project, cache, words):
+    assert run(project, *words)[0] == 0
+    assert marks_in(cache) == 0
+
+
+@pytest.mark.parametrize("body", ["pytest.skip('no')", "pytest.xfail('no')", "1 / 0"])
+def test_what_did_not_pass_is_not_marked(project, cache, body):
+    text = f"import pytest\ndef test_a():\n    {body}\n"
+    (project / "tests/test_halo.py").write_text(text)
+    run(project)
+    assert marks_in(cache) == 1
+
+
+def test_a_failure_deletes_the_mark_of_the_same_content(project, cache):
+    text = "import os\ndef test_a():\n    assert 'FAIL' not in os.environ\n"
+    (project / "tests/test_halo.py").write_text(text)
+    assert run(project)[0] == 0
+    assert marks_in(cache) == 2
+    assert run(project, "tests/test_halo.py", FAIL="1")[0] == 1
+    assert marks_in(cache) == 1
+
+
+def test_a_mark_is_void_after_two_weeks(cache):
+    marks.write_mark("key", "text")
+    assert marks.read_mark("key") == "text"
+    old = time.time() - marks.LIFE - 1
+    os.utime(cache / "marks/key", (old, old))
+    assert marks.read_mark("key") is None
+
+
+def test_the_users_cache_folder_is_the_default(monkeypatch, tmp_path):
+    monkeypatch.delenv("SHARDBOOK_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert marks.cache_folder() == tmp_path / "shardbook"
+
+
+def run_alone(test, folder):
+    """Run a test file in a tree that has its inputs only; return pytest's exit code."""
+    for name in incremental.inputs_of_tests(test):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(marks.ROOT / name, folder / name, follow_symlinks=False)
+    command = sys.executable, "-m", "pytest", "-q", "-m", "not weekly", test
+    environment = os.environ | {"SHARDBOOK_CACHE": ""}
+    return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+
+READ = "from pathlib import Path\n"
+READ += "next(Path('src/examples').glob('l*.py')).read_text()\n"
+START = (
+    "import subprocess, sys\nsubprocess.run([sys.executable, '-c', {!r}], check=True)"
+)
+
+
+@pytest.mark.parametrize("script", ["", READ, START.format(READ)])
+def test_what_is_not_in_the_digest_is_not_there(project, monkeypatch, tmp_path, script):
+    (project / "tests/test_halo.py").write_text(
+        f"def test_a():\n    exec({script!r})\n"
+    )
+    for module in marks, incremental:
+        monkeypatch.setattr(module, "ROOT", project)
+    monkeypatch.setattr(marks, "tracked_files", marks.tracked_files.__wrapped__)
+    monkeypatch.setattr(incremental, "tracked_files", marks.tracked_files)
+    for function in incremental.inputs_of_tests, incremental.imported_names:
+        monkeypatch.setattr(incremental, function.__name__, function.__wrapped__)
+    assert run_alone("tests/test_halo.py", tmp_path / "alone") == bool(script)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("test", sorted(incremental.tests_of_modules()))
+def test_the_tests_of_a_module_need_nothing_else(tmp_path, test):
+    assert run_alone(test, tmp_path) == 0

@@ -1,0 +1,53 @@
+"""Everything that the gate leaves out runs by parts, and goes on where it was cut."""
+
+import os
+import sys
+from pathlib import Path
+
+import gate
+import outer_ring
+import pytest
+from gate import Step
+
+NOX = """
+import sys
+name = sys.argv[1]
+open("ran", "a").write(name)
+sys.exit(name == "b")
+"""
+PARTS = Step("a", "a", "never"), Step("b", "b", "never"), Step("c", "c", "never")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Make an empty folder with notes of no run, and a nox that fails for b."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    monkeypatch.setattr(gate, "NOX", (sys.executable, "nox.py"))
+    monkeypatch.setattr(outer_ring, "find_commit", lambda: "1234567")
+    Path("nox.py").write_text(NOX)
+    outer_ring.NOTED.parent.mkdir()
+    outer_ring.NOTED.write_text("part,commit,day\nc,1234567,2026-11-26\n")
+    return tmp_path
+
+
+def test_what_is_green_is_noted_and_does_not_run_again(folder):
+    assert outer_ring.main([], PARTS) == 1
+    assert Path("ran").read_text() == "ab"
+    assert {name: note["commit"] for name, note in outer_ring.read_notes().items()} == {
+        "a": "1234567",
+        "c": "1234567",
+    }
+    assert outer_ring.main(["a", "c"], PARTS) == 0
+    assert outer_ring.main([], PARTS) == 1
+    assert Path("ran").read_text() == "abb"
+
+
+def test_another_commit_runs_all(folder, monkeypatch):
+    monkeypatch.setattr(outer_ring, "find_commit", lambda: "7654321")
+    assert outer_ring.main([], PARTS) == 1
+    assert Path("ran").read_text() == "abc"
+
+
+def test_notes_name_parts_that_there_are():
+    assert outer_ring.read_notes().keys() <= {part.name for part in outer_ring.PARTS}
