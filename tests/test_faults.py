@@ -32,7 +32,7 @@ def test_five_faults_or_more_are_caught_by_tests_that_there_are(module):
         assert any(word in test for word in words if len(word) > 5 for test in tests)
 
 
-def tests_of_the_gate() -> dict[str, list[str]]:
+def gate_tests() -> dict[str, list[str]]:
     """List the tests of modules that the gate runs, by module."""
     files = [f"tests/test_{module}.py" for module in MODULES]
     command = sys.executable, "-m", "pytest", "--collect-only", "-qm", "not weekly"
@@ -61,7 +61,7 @@ def test_an_expression_selects_as_pytest_does():
 def test_the_gate_runs_a_test_that_catches_each_fault():
     missed = [
         f"{module}: {fault['what']}"
-        for module, tests in tests_of_the_gate().items()
+        for module, tests in gate_tests().items()
         for fault in faults.faults(module)
         if not any(selects(fault["caught_by"], test) for test in tests)
     ]
