@@ -34,8 +34,6 @@ def project(tmp_path_factory):
     """A copy of the project, with small pages of its own in the folder `small`."""
     copy = tmp_path_factory.mktemp("project") / "copy"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
-    (ROOT / ".cache").mkdir(exist_ok=True)
-    (copy / ".cache").symlink_to(ROOT / ".cache")  # what is compiled is kept for all
     (copy / "docs/small/data").mkdir(parents=True)
     for name in "one", "two":  # without JAX, whose import takes longer than all else
         (copy / f"src/examples/{name}.py").touch()

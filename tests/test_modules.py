@@ -26,14 +26,13 @@ each_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: path.s
 
 
 # A process for each copy, which is forked as soon as JAX is imported: before it looks
-# for devices, and with nothing of the others. What compiles without risk is kept.
+# for devices, and with nothing of the others.
 EACH_ALONE = """
 import os, runpy, sys, warnings
-import compiled, jax
+import jax
 
-compiled.keep()
 warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
-sys.path[:] = [path for path in sys.path if path and path != os.environ["PYTHONPATH"]]
+sys.path[:] = filter(None, sys.path)
 for name in sys.argv[1:]:
     if not os.fork():
         os.chdir(name)
@@ -58,7 +57,7 @@ for name in sys.argv[1:]:
 def test_a_copy_runs_alone(devices, first, run, tmp_path, monkeypatch):
     """In the gate each of them once: every other one on one device."""
     modules = MODULES[first::2]
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tools"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     names = [module.stem for module in modules]
     for name, module in zip(names, modules, strict=True):
         (tmp_path / name).mkdir()

@@ -1,8 +1,7 @@
 """What every kernel that runs a page does first: IPython's start, in its own folder.
 
-It keeps the bases of errors (`start_kernel.py`), and keeps what XLA compiles, as
-`tools/compiled.py` says, from the first cell on that finds JAX imported. Programs that
-are measured get columns for other machines (`answers.py`, `tools/elsewhere.py`).
+It keeps the bases of errors (`start_kernel.py`). Programs that are measured get columns
+for other machines (`answers.py`, `tools/elsewhere.py`).
 
 What the site and the player of notebooks give all kernels stands here, too: XLA's
 flags, and limits that only end a hang.
@@ -15,19 +14,7 @@ from traitlets.config import Configurable
 
 START = Path(__file__).with_name("start_kernel.py")
 HOOK = Path(__file__).with_name("answers.py")
-TOOLS = Path(__file__).resolve().parents[3] / "tools"
-COMPILED, ELSEWHERE = TOOLS / "compiled.py", TOOLS / "elsewhere.py"
-KEEP = """\
-def _keep(shell):
-    def keep(info=None):
-        import runpy, sys
-        if "jax" in sys.modules:
-            shell.events.unregister("pre_run_cell", keep)
-            runpy.run_path({module!r})["keep"]()
-    shell.events.register("pre_run_cell", keep)
-_keep(get_ipython())
-del _keep
-"""
+ELSEWHERE = Path(__file__).resolve().parents[3] / "tools/elsewhere.py"
 FLAGS = (  # a collective waits for a device that stands still
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600 "
     "--xla_cpu_collective_call_terminate_timeout_seconds=900"
@@ -54,7 +41,6 @@ def prepare(folder: Path, *, elsewhere=True) -> Path:
     profile = folder / "profile_default"
     (profile / "startup").mkdir(parents=True, exist_ok=True)
     shutil.copy(START, profile / "startup")
-    (profile / "startup/keep.py").write_text(KEEP.format(module=str(COMPILED)))
     watch = WATCH.format(hook=str(HOOK))
     if elsewhere:
         (profile / "startup/watch.py").write_text(watch)
