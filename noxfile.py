@@ -61,11 +61,14 @@ def is_built(folder):
     return end.exists() and end.stat().st_mtime > max(f.stat().st_mtime for f in files)
 
 
-def build(run, folder):
-    """Build the site into `folder`; after a failure forget what was read."""
+def build(run, folder, *files):
+    """Build the site into `folder`; after a failure forget what was read.
+
+    files: the sources of the pages to write, instead of all that are new.
+    """
     doctrees = folder.with_suffix(".doctrees")
     try:
-        run("sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder))
+        run("sphinx-build", *STRICT, f"-d={doctrees}", "docs", str(folder), *files)
     except nox.command.CommandFailed:
         shutil.rmtree(doctrees, ignore_errors=True)  # else the next build is green
         raise
@@ -87,6 +90,7 @@ def built(run):
 def docs(session):
     """Execute every page and build the site: docs/_build/html/index.html."""
     run = book(session)
+    run("python", "tools/install_kernels.py", call=session.run_install)
     build(run, BUILD / "html")
 
 
@@ -183,18 +187,11 @@ def links(session):
 
 
 @nox.session(default=False, python=False)
-def notebooks(session):
-    """Play every page as a reader does, with all answers; `-- NAME` plays one."""
-    run = book(session)
-    run("python", "tools/notebooks.py", "--install", call=session.run_install)
-    run("python", "tools/notebooks.py", *session.posargs)
-
-
-@nox.session(default=False, python=False)
 def page(session):
     """Play the pages that are named, such as `-- arrays/meshes`, and check them."""
     run = book(session)
-    run("python", "tools/notebooks.py", *session.posargs)
+    files = [f"docs/{name}.md" for name in session.posargs]
+    build(run, BUILD / "html", *files)
     names = " or ".join(name.rpartition("/")[2] for name in session.posargs)
     tests = "tests/test_pages.py", "tests/test_exercises.py"
     run("pytest", "-q", *tests, "-k", names)
@@ -205,13 +202,6 @@ def expect(session):
     """Show where cells show something else than they expect; `-- --write` accepts."""
     run = book(session)
     run("python", "tools/expect.py", *session.posargs)
-
-
-@nox.session(default=False, python=False)
-def falsify(session):
-    """Change what guards claim, and see them fail; `-- --all` runs every change."""
-    run = book(session)
-    run("python", "tools/falsify.py", *session.posargs)
 
 
 @nox.session(default=False, python=False)

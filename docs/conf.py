@@ -8,7 +8,15 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]
 
-from book import execution, facts, kernels, marks  # noqa: E402  (lies in _ext)
+from book import (  # noqa: E402  (lies in _ext)
+    execution,
+    exercises,
+    export,
+    facts,
+    kernels,
+    marks,
+    play,
+)
 
 # The one place for the published address: with it, pages offer Colab and Binder.
 published = ""  # such as "https://shardbook.example.org"
@@ -17,24 +25,17 @@ edition = os.environ.get("BOOK_EDITION", "")  # its folder, where a tag is built
 if published and edition:
     published = f"{published}/{edition}"
 
-# What every kernel sees.
+# What every kernel sees, beside what a reader has.
 KERNEL = {
-    "IPYTHONDIR": str(DOCS / "_build/ipython"),
-    "JAX_NUM_CPU_DEVICES": "8",
     "JAX_PLATFORMS": "cpu",
     "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # no temporary paths in compiled text
     "MATPLOTLIBRC": str(DOCS / "matplotlibrc"),
     "OPENBLAS_NUM_THREADS": "1",  # else LAPACK's threads fight with the devices
     "PYTHONHASHSEED": "0",
-    "PYTHONPATH": str(ROOT / "src"),
     "SOURCE_DATE_EPOCH": "1767225600",  # Matplotlib writes the date into SVG
     "XLA_FLAGS": kernels.FLAGS,
 }
-os.environ |= KERNEL
-profile = kernels.prepare(DOCS / "_build/ipython")
-(profile / "ipython_kernel_config.py").write_text(
-    "get_config().InlineBackend.figure_formats = {'svg'}\n"
-)
+os.environ |= KERNEL | {"JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": str(ROOT / "src")}
 
 project = "Shardbook"
 author = "the Shardbook authors"
@@ -77,10 +78,12 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
 myst_substitutions = facts.substitutions()  # such as {{jax}}
 myst_heading_anchors = 3
 
-execution_environment = execution.environment(KERNEL.keys() - {"IPYTHONDIR"})
-starting = kernels.START, kernels.HOOK, kernels.ELSEWHERE
-starting += (DOCS / "matplotlibrc",)
-execution_environment += "".join(file.read_text() for file in starting)
+execution_environment = execution.environment(KERNEL)
+starting = kernels.START, kernels.HOOK, kernels.ELSEWHERE, DOCS / "matplotlibrc"
+playing = Path(play.__file__), Path(export.__file__), exercises.ATTEMPT
+execution_environment += "".join(file.read_text() for file in starting + playing)
+execution_kernels = str(DOCS / "_build/kernels")
+execution_variables = KERNEL
 execution_modules = str(ROOT / "src/examples")
 execution_kept = str(DOCS / "reference/data/programs.csv")
 nb_execution_mode = "cache"

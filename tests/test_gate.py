@@ -177,7 +177,6 @@ def test_a_step_is_cut_at_the_end(run, monkeypatch):
             "start/a",
         ),
         ("docs", "WARNING: unknown node", ""),
-        ("notebooks", "FAILED start/a, cell-3 ValueError: no", "start/a"),
         ("fuzz", "FAILED wrong\nmore\n    --case '{\"x\": 1}'", "'{\"x\": 1}'"),
     ],
 )

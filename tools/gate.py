@@ -36,7 +36,6 @@ SPHINX += r"|.*\b(?:WARNING|ERROR|CRITICAL): .*|\w+ error:"
 LINKS = r"\[(?:ERROR|\d+)\] .*|BROKEN .*"
 BEFORE = re.compile(r"^(\d+) (?:\w+ )+had passed$", re.M)
 MARKED = "properties/property[@name='had_passed']"
-PLAY = r"FAILED (?P<name>[\w/-]+), .*"
 FUZZ = r"FAILED (?:.*\n)+?\s+--case (?P<name>.*)"
 
 
@@ -56,14 +55,6 @@ STEPS = [
     Step("lint", "lint", LINT, "nox -s lint"),
     Step("docs", "docs", SPHINX, "nox -s page -- {}", "processes/", "docs"),
     Step("links", "links", LINKS, "nox -s links"),
-    Step(
-        "notebooks",
-        "notebooks",
-        PLAY,
-        "nox -s page -- {}",
-        alone="processes/",
-        repeat="notebooks -- {}",
-    ),
     Step("fuzz", "fuzz -- --corpus", FUZZ, "nox -s fuzz -- --case {}"),
     Step("tests", "tests -- -m 'not processes and not weekly' --durations=15"),
     Step("browser", "browser --", is_first_of_two=True),

@@ -22,7 +22,6 @@ DRAWS = "--seconds 3600 --at-least 20"
 PARTS = [
     Step("draws", f"fuzz -- {DRAWS}", gate.FUZZ, "nox -s fuzz -- --case {}"),
     Step("faults", "faults", r"MISSED .*", "nox -s faults"),
-    Step("falsify", "falsify -- --all", r"NOT NOTICED .*", "nox -s falsify -- --all"),
     Step("oldest", "tests-oldest --"),
     Step("newest", "tests-newest --"),
     Step("external", "links -- --external", gate.LINKS, "nox -s links -- --external"),

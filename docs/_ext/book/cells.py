@@ -7,6 +7,7 @@ read again in each build until it passes, so that no later build is green withou
 """
 
 import contextlib
+import json
 import re
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from docutils import nodes
 from jupyter_cache import get_cache
 from sphinx.util import logging
 
-from book import guards
+from book import exercises, guards, notes
 from book.page import Page
 
 log = logging.getLogger(__name__)
@@ -53,11 +54,21 @@ def judge(app, doctree):
         failed(app.env).add(name)
     if broken & {"error", "check"}:  # the cause may lie outside the page
         forget(app.env.mystnb_config, ran)
+    judge_answers(page)
     places = [n for n, cell in enumerate(ran.cells) if cell.cell_type == "code"]
     shown = {node["cell_index"]: node for node in doctree.findall(is_code)}
     for place, (cell, outputs) in zip(places, cells, strict=True):
         if place in shown:
             show(shown[place], cell, outputs)
+
+
+def judge_answers(page):
+    """Say which answers to the exercises of a page were taken for others."""
+    file = notes.answers_file(page.name) if page.exercises else None
+    found = json.loads(file.read_text()) if file and file.exists() else {}
+    for exercise in page.exercises:
+        for words in exercises.faults(exercise.name, found.get(exercise.name, [])):
+            warn(page.name, exercise.line + 1, "exercise", words)
 
 
 def faults_of(page, cells):

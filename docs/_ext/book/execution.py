@@ -11,7 +11,6 @@ And so does what is kept of the programs that a page measures (see tools/elsewhe
 import hashlib
 import importlib.metadata
 import json
-import logging
 import os
 import sys
 from dataclasses import replace
@@ -19,13 +18,13 @@ from functools import partial
 from pathlib import Path
 
 from jupyter_cache import get_cache
-from myst_nb.core.execute import create_client
+from jupyter_cache.base import CacheBundleIn
 from myst_nb.core.read import create_nb_reader
 from sphinx.errors import ExtensionError
-from sphinx.util.logging import SphinxLoggerAdapter, getLogger
+from sphinx.util.logging import getLogger
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
-from book import answers, marks, notes
+from book import answers, exercises, marks, notes, play
 from book.page import Page, quiet
 
 LOG = getLogger(__name__)
@@ -63,7 +62,13 @@ def keyed(app, page) -> tuple[str, str, list[Path]]:
     except ValueError as error:
         raise ExtensionError(f"{page.name}, {error}") from error
     files = [*page.modules(Path(app.config.execution_modules)), *page.data]
-    digest = hashlib.sha256(app.config.execution_environment.encode())
+    files += [
+        file
+        for exercise in page.exercises
+        if (file := exercises.wrong_answers_file(exercise.name)).exists()
+    ]
+    state = app.config.execution_environment, page.needs, page.front.get("devices")
+    digest = hashlib.sha256(repr(state).encode())
     for file in files:
         digest.update(file.name.encode() + file.read_bytes())
     table = Path(app.config.execution_kept)
@@ -102,42 +107,72 @@ def add_key(app, docname, source):
             app.env.note_dependency(file)
 
 
-class Log(SphinxLoggerAdapter):
-    """A log that says of each line which page it is about."""
+def read_notebook(app, page):
+    """Return a page as MyST-NB reads it, without outputs."""
+    _, text, _ = keyed(app, page)
+    settings = app.env.mystnb_config
+    reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
+    return reader.read(text)
 
-    def process(self, message, options):
-        """Add the page; MyST-NB gives the rest."""
-        return super().process(message, options | {"type": "mystnb", **self.extra})
+
+def is_played(app, page) -> bool:
+    """Tell whether a page's outputs are there; from now on its notes are its own."""
+    key, *_ = keyed(app, page)
+    notes.begin_notes(page.name, key)
+    cache = get_cache(app.config.nb_execution_cache_path)
+    try:
+        cache.match_cache_notebook(read_notebook(app, page))
+    except KeyError:
+        return False
+    return not page.exercises or notes.answers_file(page.name).exists()
 
 
-def execute(app, name):
-    """Execute a page for MyST-NB's cache, if it has cells and the cache has it not."""
-    page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
-    if page.is_notebook:
-        key, text, _ = keyed(app, page)
-        settings = app.env.mystnb_config
-        # each page has a process of its own here
-        os.environ["BOOK_NOTES"] = str(notes.begin_notes(name, key))
-        reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
-        log = Log(logging.getLogger(f"sphinx.{__name__}"), {"location": name})
-        told = reader.read(text), str(page.file), settings, log, reader.read_fmt
-        with create_client(*told):
-            pass
+def execute(app, page, kernel):
+    """Play a page, and put what its cells show into MyST-NB's cache."""
+    LOG.info("%s: Executing notebook", page.file)
+    folder = notes.notes_of(page.name)
+    variables = app.config.execution_variables | {"BOOK_NOTES": str(folder)}
+    modules = Path(app.config.execution_modules)
+    played = play.play(page, modules, kernel, variables)
+    notebook = read_notebook(app, page)
+    cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+    for number, cell in enumerate(page.cells, 1):
+        if cell.code:
+            own, ran = next(cells), played.cells[f"cell-{number}"]
+            own.outputs, own.execution_count = ran.outputs, ran.execution_count
+    cache = get_cache(app.config.nb_execution_cache_path)
+    data = {"execution_seconds": played.seconds}
+    bundle = CacheBundleIn(nb=notebook, uri=str(page.file), data=data)
+    cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    if page.exercises:
+        notes.answers_file(page.name).parent.mkdir(parents=True, exist_ok=True)
+        notes.answers_file(page.name).write_text(json.dumps(played.answers))
+    LOG.info("%s: Executed notebook in %.2f seconds", page.file, played.seconds)
 
 
 def execute_all(app, env, names):
-    """Handle `env-before-read-docs`: execute pages side by side, those that wait too.
+    """Handle `env-before-read-docs`: play pages side by side, those that wait too.
 
-    Sphinx would give each of its readers a fixed share of the pages, and execute one
-    page after the other in each of them. MyST-NB finds these here in its cache.
+    MyST-NB finds what they show in its cache.
     """
-    if app.config.nb_execution_mode == "cache":
-        many = (os.cpu_count() or 1) + 1
-        tasks = ParallelTasks(many) if parallel_available else SerialTasks()
-        for name in names:
-            tasks.add_task(partial(execute, app), name)
-        tasks.join()
-        warn_of_missing(app)
+    if app.config.nb_execution_mode != "cache":
+        return
+    found = (Page(Path(env.doc2path(name)), Path(app.srcdir)) for name in names)
+    pages = [page for page in found if page.is_notebook and not is_played(app, page)]
+    folder = app.config.execution_kernels
+    kernels = {
+        tuple(page.needs): play.kernel_for(page.needs, Path(folder))
+        if folder
+        else "python3"
+        for page in pages
+    }
+    many = (os.cpu_count() or 1) + 1
+    tasks = ParallelTasks(many) if parallel_available else SerialTasks()
+    for page in pages:
+        play_one = partial(execute, app, page)
+        tasks.add_task(play_one, kernels[tuple(page.needs)])
+    tasks.join()
+    warn_of_missing(app)
 
 
 def make_cache(app, config):
@@ -146,10 +181,12 @@ def make_cache(app, config):
 
 
 def setup(app):
-    """Register the three settings and the handlers."""
+    """Register the settings and the handlers."""
     app.add_config_value("execution_environment", "", "env", str)
     app.add_config_value("execution_modules", "", "env", str)
     app.add_config_value("execution_kept", "", "env", str)
+    app.add_config_value("execution_kernels", "", "env", str)
+    app.add_config_value("execution_variables", {"JAX_PLATFORMS": "cpu"}, "env", dict)
     app.connect("config-inited", make_cache)
     app.connect("env-before-read-docs", execute_all, priority=900)  # all is set by then
     app.connect("source-read", add_key)

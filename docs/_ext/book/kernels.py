@@ -20,6 +20,7 @@ FLAGS = (  # a collective waits for a device that stands still
     "--xla_cpu_collective_call_terminate_timeout_seconds=900"
 )
 SECONDS = 900  # that a cell may take
+FIGURES = "get_config().InlineBackend.figure_formats = {'svg'}\n"
 SETTINGS = {
     "KernelManager": {"transport_encryption": "auto"},  # ipykernel warns otherwise
     "NotebookClient": {"iopub_timeout": 120, "startup_timeout": 300},
@@ -32,16 +33,10 @@ del runpy
 """
 
 
-def prepare(folder: Path, *, elsewhere=True) -> Path:
-    """Make a folder the `IPYTHONDIR` of kernels; return the profile in it.
-
-    elsewhere: whether `measure` has columns for other machines, as on the site; a
-    reader's notebook has none.
-    """
+def prepare(folder: Path):
+    """Make a folder the `IPYTHONDIR` of a kernel that plays a page."""
     profile = folder / "profile_default"
     (profile / "startup").mkdir(parents=True, exist_ok=True)
     shutil.copy(START, profile / "startup")
-    watch = WATCH.format(hook=str(HOOK))
-    if elsewhere:
-        (profile / "startup/watch.py").write_text(watch)
-    return profile
+    (profile / "startup/watch.py").write_text(WATCH.format(hook=str(HOOK)))
+    (profile / "ipython_kernel_config.py").write_text(FIGURES)

@@ -16,17 +16,29 @@ def notes_folder() -> Path:
     return (marks.cache_folder() or marks.ROOT / "docs/_build") / "notes"
 
 
-def begin_notes(page, key) -> Path:
-    """Return the folder for notes of a page's programs, its own from now on."""
-    file = CURRENT / page.replace("/", "-")
+def current_key(page) -> Path:
+    """Return the file with a page's key."""
+    return CURRENT / page.replace("/", "-")
+
+
+def begin_notes(page, key):
+    """Give a page the notes of another key."""
+    file = current_key(page)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(key)
-    return notes_folder() / file.name / key
+
+
+def notes_of(page) -> Path:
+    """Return the folder for notes of a page as it is now."""
+    file = current_key(page)
+    return notes_folder() / file.name / file.read_text()
 
 
 def note_files(page) -> list[Path]:
     """Return the notes of a page's programs, as it is now; a program names its file."""
-    file = CURRENT / page.replace("/", "-")
-    if not file.exists():
-        return []
-    return sorted((notes_folder() / file.name / file.read_text()).glob("*.json"))
+    return sorted(notes_of(page).glob("*.json")) if current_key(page).exists() else []
+
+
+def answers_file(page) -> Path:
+    """Return the file that says what became of the answers to a page's exercises."""
+    return notes_of(page) / "answers"

@@ -1,8 +1,7 @@
-"""What a page's kernel is given, to try answers and checks: see notebooks.py."""
+"""What a page's kernel is given, to try answers: see exercises.py."""
 
 import ast
 import contextlib
-import io
 import json
 import linecache
 import re
@@ -26,21 +25,6 @@ def attempt(source, names) -> dict:
         return {"passed": bool(verdict.passed), "text": shown}
     except Exception:
         return {"error": traceback.format_exc(limit=-3)}
-
-
-def failures(sources, names) -> str:
-    """Run each of these checks on a copy of the names; return the errors they raise."""
-    return json.dumps([failure(source, dict(names)) for source in sources])
-
-
-def failure(source, names) -> str:
-    """Run a cell, and put the mesh back; return its error in words, or nothing."""
-    try:
-        with same_mesh(), contextlib.redirect_stdout(io.StringIO()):
-            execute(source, names)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}".partition("\n")[0]
-    return ""
 
 
 @contextlib.contextmanager

@@ -1,0 +1,92 @@
+"""The answers to exercises that are tried while a page is played.
+
+At each exercise its stub and the answers of `tests/wrong_answers` run on a copy of the
+names that the page has so far. None may pass, and each wrong answer is to be told the
+reason that stands beside it.
+"""
+
+import ast
+import json
+import re
+import tomllib
+from pathlib import Path
+
+from nbformat.v4 import new_code_cell
+
+WRONG_ANSWERS = Path(__file__).resolve().parents[3] / "tests/wrong_answers"
+ATTEMPT = Path(__file__).with_name("attempt.py")  # what the kernel is given
+CODE = """\
+def _try(sources, names, own):
+    exec({module!r}, own)
+    print("\\noutcome", own["attempts"](sources, names))
+_try({sources!r}, globals(), {{}})"""  # leaves no other name behind
+OUTCOME = re.compile(r"^outcome (.*)$", re.M)
+PREFIX = "try-"  # of the cells that try answers
+
+
+def wrong_answers_file(name) -> Path:
+    """Return the file with the wrong answers to an exercise; there may be none."""
+    return WRONG_ANSWERS / f"{name}.toml"
+
+
+def wrong_answers(name) -> list[dict]:
+    """Return the wrong answers to an exercise, each with its reason."""
+    file = wrong_answers_file(name)
+    return tomllib.loads(file.read_text())["wrong"] if file.exists() else []
+
+
+def replace_answer(stub, answer) -> str:
+    """Return the stub with other code above its last statement."""
+    last = ast.parse(re.sub(r"\A%%.*", "", stub)).body[-1]
+    return "\n".join([answer, *stub.splitlines()[last.lineno - 1 :]])
+
+
+def add_attempts(notebook, page):
+    """Put before each stub a cell that tries it, and each wrong answer in its place."""
+    stubs = {
+        f"cell-{number}": cell
+        for number, cell in enumerate(page.cells, 1)
+        if "exercise" in cell.tags
+    }
+    cells = []
+    for cell in notebook.cells:
+        if stub := stubs.get(cell.id):
+            name = stub.tags[stub.tags.index("exercise") + 1]
+            answers = (each["answer"] for each in wrong_answers(name))
+            tries = [replace_answer(stub.source, answer) for answer in answers]
+            code = CODE.format(
+                module=ATTEMPT.read_text(), sources=[stub.source, *tries]
+            )
+            cells.append(new_code_cell(code, id=PREFIX + name))
+        cells.append(cell)
+    notebook.cells = cells
+
+
+def outcomes(notebook) -> dict[str, list[dict]]:
+    """Return what became of the answers, the stub's first, by exercise."""
+    found = {}
+    for cell in notebook.cells:
+        if cell.id.startswith(PREFIX):
+            printed = "".join(o.text for o in cell.outputs if o.get("name") == "stdout")
+            last = OUTCOME.findall(printed)[-1:] or ["[]"]
+            found[cell.id.removeprefix(PREFIX)] = json.loads(last[0])
+    return found
+
+
+def faults(name, found) -> list[str]:
+    """Say which answers to an exercise its judge took for others.
+
+    found: what became of the stub, and of each wrong answer.
+    """
+    wrong = wrong_answers(name)
+    if len(found) != len(wrong) + 1:
+        return [f"exercise {name}: its answers were not tried"]
+    stub, *others = found
+    said = ["its stub is accepted"] if stub.get("passed") else []
+    said += [each["error"] for each in found if "error" in each]
+    for each, answer in zip(others, wrong, strict=True):
+        if each.get("passed"):
+            said.append(f"a wrong answer is accepted:\n{answer['answer']}")
+        elif answer["reason"].casefold() not in each.get("text", "").casefold():
+            said.append(f"{answer['reason']!r} is not in {each.get('text')}")
+    return [f"exercise {name}: {fault}" for fault in said]

@@ -1,0 +1,122 @@
+"""Play a page: its notebook, as a reader downloads it, in an empty folder.
+
+The kernel has what the page says it needs, at the versions of requirements.lock, and
+nothing else. What its cells show is what the site shows.
+"""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from uv import find_uv_bin
+
+from book import exercises, export, kernels, marks
+
+OWN = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")  # not a reader's
+PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
+LOCK = marks.ROOT / "requirements.lock"
+
+
+class Played(NamedTuple):
+    """What became of a page: outputs by cell, answers by exercise, seconds."""
+
+    cells: dict[str, NotebookNode]
+    answers: dict[str, list[dict]]
+    seconds: float
+
+
+def constraints(lock) -> str:
+    """Return the versions in a lock file, without the hashes."""
+    return "\n".join(line.strip() for line in PINNED.findall(lock)) + "\n"
+
+
+def install(folder, packages):
+    """Make a virtual environment with packages, of the locked versions."""
+    versions = folder.parent / "constraints.txt"
+    versions.write_text(constraints(LOCK.read_text()))
+    python = folder / "bin/python"
+    uv = find_uv_bin()
+    make = uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder
+    add = uv, "pip", "install", "--quiet", "--python", python
+    subprocess.run(make, check=True)
+    subprocess.run([*add, "--constraint", versions, *packages], check=True)
+
+
+def kernel_for(needs, folder) -> str:
+    """Return the name of a kernel that has what `needs` lists and nothing else.
+
+    It is made in `folder`, where it is not there yet; Jupyter finds it there.
+    """
+    name = "-".join(["shardbook", *needs])
+    packages = [*export.requirements(needs, marks.ROOT), "ipykernel"]
+    place, mark = folder / name, folder / name / "packages.txt"
+    wanted = "\n".join([*packages, LOCK.read_text()])
+    kernel = folder / "jupyter/kernels" / name / "kernel.json"
+    kernel.parent.mkdir(parents=True, exist_ok=True)
+    if not mark.exists() or mark.read_text() != wanted:
+        print("installing", *packages, flush=True)
+        install(place, packages)
+        mark.write_text(wanted)
+    python = str(place / "bin/python")
+    start = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": start, "display_name": name, "language": "python"}
+    spec["metadata"] = {"supported_encryption": ["curve"]}
+    kernel.write_text(json.dumps(spec))
+    os.environ["JUPYTER_PATH"] = str(folder / "jupyter")
+    return name
+
+
+def play(page, modules, kernel, variables) -> Played:
+    """Play a page.
+
+    modules: the folder with the modules that pages import; kernel: its name; variables:
+    of the environment, beside those that a reader has.
+    """
+    notebook = export.notebook(page, modules)
+    exercises.add_attempts(notebook, page)
+    start = time.monotonic()
+    clean = {name: v for name, v in os.environ.items() if not OWN.match(name)}
+    with TemporaryDirectory() as empty, TemporaryDirectory() as own:
+        kernels.prepare(Path(own))
+        asyncio.run(
+            run(notebook, kernel, empty, clean | variables | {"IPYTHONDIR": own})
+        )
+    cells = {cell.id: cell for cell in notebook.cells}
+    return Played(cells, exercises.outcomes(notebook), time.monotonic() - start)
+
+
+async def run(notebook, kernel, folder, environment):
+    """Run all cells, also after an error; one that ends the kernel ends the run.
+
+    Only the page's own cells have numbers.
+    """
+    client = NotebookClient(
+        notebook,
+        allow_errors=True,
+        kernel_name=kernel,
+        resources={"metadata": {"path": folder}},
+        timeout=kernels.SECONDS,
+    )
+    client.reset_execution_trackers()
+    async with client.async_setup_kernel(env=environment):
+        for index, cell in enumerate(notebook.cells):
+            is_own = cell.id.startswith("cell-")
+            try:
+                await client.async_execute_cell(cell, index, store_history=is_own)
+            except (CellTimeoutError, DeadKernelError) as error:
+                kind, words = type(error).__name__, str(error)
+                cell.outputs.append(
+                    new_output("error", ename=kind, evalue=words, traceback=[words])
+                )
+                return

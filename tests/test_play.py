@@ -1,0 +1,169 @@
+"""A page is played as the notebook that a reader downloads; answers are tried."""
+
+import json
+from pathlib import Path
+
+import pytest
+from book import exercises, play
+from book.page import Page
+from tiny_site import HEAD
+
+EXERCISE = f"""{HEAD}# Better
+
+```{{code-cell}}
+from pathlib import Path
+
+
+class Verdict:
+    def __init__(self, passed):
+        self.passed, self._repr_html_ = passed, lambda: "html"
+
+    def __str__(self):
+        return "Accepted." if self.passed else "Not yet: too small."
+
+
+print("three", [*Path().iterdir()])
+```
+
+:::{{admonition}} Exercise: three
+:class: exercise
+Find three.
+:::
+
+```{{code-cell}}
+:tags: [exercise, three]
+
+answer = 0
+Verdict(answer >= 3)
+```
+
+```{{code-cell}}
+1 / 0
+```
+
+```{{code-cell}}
+answer
+```
+"""
+WRONG = """\
+[[wrong]]
+answer = "answer = 2"
+reason = "too small"
+"""
+ENDS = f"""{HEAD}# Ends
+
+```{{code-cell}}
+1
+```
+
+```{{code-cell}}
+import os
+os._exit(1)
+```
+
+```{{code-cell}}
+3
+```
+"""
+
+
+@pytest.fixture
+def play_text(tmp_path, monkeypatch):
+    """Play a page with a text; the kernel is the one of this Python."""
+    monkeypatch.setenv("JUPYTER_PATH", "")
+    monkeypatch.setattr(exercises, "WRONG_ANSWERS", tmp_path / "wrong")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nrequires-python = ">=3.12"\ndependencies = ["jax>=0.12"]\n'
+    )
+    (tmp_path / "wrong").mkdir()
+    (tmp_path / "wrong/three.toml").write_text(WRONG)
+    (tmp_path / "docs").mkdir()
+
+    def play_text(text):
+        file = tmp_path / "docs/page.md"
+        file.write_text(text.replace("kernelspec:", "devices: later\nkernelspec:"))
+        page = Page(file, tmp_path / "docs")
+        return play.play(page, tmp_path / "src", "python3", {"JAX_PLATFORMS": "cpu"})
+
+    return play_text
+
+
+def text_of(cell):
+    """Return what a cell shows."""
+    return "".join(
+        each.get("text") or each.get("data", {}).get("text/plain") or each["ename"]
+        for each in cell.outputs
+    )
+
+
+@pytest.mark.processes
+def test_cells_run_in_an_empty_folder_and_also_after_an_error(play_text):
+    cells = play_text(EXERCISE).cells
+    shown = [text_of(cells[f"cell-{n}"]) for n in (2, 4, 5, 6)]
+    assert shown[0] == "three []\n"
+    assert shown[2:] == ["ZeroDivisionError", "0"]
+    assert [cells[f"cell-{n}"].execution_count for n in (2, 4, 5, 6)] == [1, 2, 3, 4]
+
+
+@pytest.mark.processes
+def test_a_cell_that_ends_the_kernel_ends_the_run(play_text):
+    cells = play_text(ENDS).cells
+    shown = [text_of(cells[f"cell-{n}"]) for n in (2, 3, 4)]
+    assert shown == ["1", "DeadKernelError", ""]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", []),
+        ("answer = 0", "answer = 3", ["its stub is accepted"]),
+        ("answer >= 3", "answer >= 2", ["a wrong answer is accepted:\nanswer = 2"]),
+        ("too small", "too large", ["'too small' is not in Not yet: too large."]),
+    ],
+)
+def test_an_answer_that_is_taken_for_another_is_a_fault(play_text, old, new, words):
+    answers = play_text(EXERCISE.replace(old, new) if old else EXERCISE).answers
+    assert json.loads(json.dumps(answers)) == answers
+    faults = exercises.faults("three", answers["three"])
+    assert faults == [f"exercise three: {each}" for each in words]
+
+
+@pytest.mark.processes
+def test_a_judge_that_raises_is_a_fault(play_text):
+    answers = play_text(EXERCISE.replace("Verdict(answer", "Verdikt(answer")).answers
+    faults = exercises.faults("three", answers["three"])
+    assert all("NameError: name 'Verdikt'" in fault for fault in faults)
+    assert len(faults) == 2
+
+
+def test_answers_that_were_not_tried_are_a_fault():
+    assert exercises.faults("three", []) == [
+        "exercise three: its answers were not tried"
+    ]
+
+
+def test_the_lock_gives_versions_without_hashes():
+    lock = (
+        "colorama==0.4.6 ; sys_platform == 'win32' \\\n    --hash=sha256:ab \\\n"
+        "    --hash=sha256:cd\njax==0.12.0.1 \\\n    --hash=sha256:ef\n"
+    )
+    expected = "colorama==0.4.6 ; sys_platform == 'win32'\njax==0.12.0.1\n"
+    assert play.constraints(lock) == expected
+
+
+def test_a_kernel_is_made_once_with_what_a_page_needs(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setenv("JUPYTER_PATH", "")
+
+    def install(folder, packages):
+        made.append(packages)
+        folder.mkdir()
+
+    monkeypatch.setattr(play, "install", install)
+    for _ in range(2):
+        assert play.kernel_for(["rich"], tmp_path) == "shardbook-rich"
+    assert made == [["rich>=15", "ipykernel"]]
+    spec = tmp_path / "jupyter/kernels/shardbook-rich/kernel.json"
+    start, *_ = json.loads(spec.read_text())["argv"]
+    assert start == str(Path(tmp_path / "shardbook-rich/bin/python"))
