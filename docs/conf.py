@@ -21,9 +21,6 @@ from book import (  # noqa: E402  (lies in _ext)
 # The one place for the published address: with it, pages offer Colab and Binder.
 published = ""  # such as "https://shardbook.example.org"
 repository = ""  # such as "https://github.com/OWNER/shardbook"
-edition = os.environ.get("BOOK_EDITION", "")  # its folder, where a tag is built
-if published and edition:
-    published = f"{published}/{edition}"
 
 # What every kernel sees, beside what a reader has.
 KERNEL = {
@@ -105,7 +102,7 @@ html_logo = html_favicon = "_static/logo.svg"
 html_math_renderer = "svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css", "figures.css", "explore.css"]
-html_js_files = ["cells.js", "editions.js", "player.js"]
+html_js_files = ["cells.js", "player.js"]
 html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_domain_indices = html_use_index = False
@@ -115,7 +112,7 @@ toc_object_entries = False
 templates_path = ["_templates", "_templates/bundled"]
 html_sidebars = {
     "index": [],  # the front page shows the parts itself
-    "**": ["home.html", "editions.html", "find.html", "contents.html"],
+    "**": ["home.html", "find.html", "contents.html"],
 }
 html_theme_options = {
     "article_header_end": ["menus.html"],

@@ -6,7 +6,6 @@ import zipfile
 from urllib.parse import unquote
 
 import archive
-import publish
 import pytest
 import tiny_site
 from tiny_site import Site
@@ -87,11 +86,3 @@ def test_the_link_stands_where_the_archive_is(site, unpacked):
     assert "1 MB" in shown
     assert OFFLINE in (unpacked / "part/less.html").read_text()
     assert "offline" not in site("index.html")
-
-
-def test_what_is_published_has_the_archive(site, tmp_path):
-    (tmp_path / "branch").mkdir()
-    (site.out / archive.NAME).unlink()
-    publish.main([str(site.out), str(tmp_path / "branch"), ""])
-    assert zipfile.is_zipfile(tmp_path / "branch" / archive.NAME)
-    assert "../shardbook.zip" in (tmp_path / "branch/part/less.html").read_text()

@@ -84,11 +84,11 @@ def test_a_cell_shows_its_link_alone_where_there_is_no_repository(build):
 
 
 def test_a_false_claim_is_reported_with_page_cell_and_versions(build):
-    site = build(repository="https://github.com/someone/book.git", edition="2030.1")
+    site = build(repository="https://github.com/someone/book.git")
     own, form = re.findall('href="([^"]*)"', LINKS.findall(site("index.html"))[1])
     url = urlsplit(unescape(form))
     told = parse_qs(url.query)
     assert url.path == "/someone/book/issues/new"
     assert told["template"] == ["a-claim-is-wrong.yaml"]
     assert told["page"] == [f"index, {own}"]
-    assert "edition 2030.1, JAX 0." in told["versions"][0]
+    assert told["versions"][0].startswith("JAX 0.")

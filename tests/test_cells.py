@@ -137,23 +137,6 @@ def test_an_option_that_cannot_be_read_ends_the_build_with_its_place(book):
     assert f"index, line {line}: the options of a cell need quotes" in said
 
 
-def test_a_module_that_cannot_be_imported_is_said_last_with_the_cells(book):
-    for name, code in ("good", "x = 1"), ("bad", "import jaxx"), ("worse", "x = = 1"):
-        (book / f"src/examples/{name}.py").write_text(code)
-    codes = "from examples import bad, good", "from examples.worse import x"
-    write(book, [("", code) for code in codes])
-    status, said = build(book)
-    assert status > 0
-    _, _, rest = said.partition("bad.py cannot be imported: ModuleNotFoundError: ")
-    lines = rest.splitlines()
-    assert lines[0] == "No module named 'jaxx'. It is needed by"
-    assert lines[1].strip() == "index.md:11, cell 1"
-    assert lines[2].strip().startswith("worse.py cannot be imported: SyntaxError")
-    assert lines[3].strip() == "index.md:16, cell 2"
-    assert len(lines) < 12  # where Sphinx keeps the traceback
-    assert "Executing" not in said
-
-
 def test_words_of_a_folded_cell_may_hold_code():
     line = '<p class="{} admonition-title">Checked: `a < b`, `c`</p>\n<p>`d`</p>'
     context = {"body": line.format("collapsed") + line.format("expanded")}

@@ -401,17 +401,6 @@ def test_a_published_page_can_be_launched(site):
     assert "[Less](https://book.example/part/less.html)" in page("part/less.ipynb")
 
 
-def test_an_edition_is_launched_from_its_folder(site):
-    page = site(
-        edition="2026.11",
-        published="https://book.example/2026.11",
-        repository="https://github.com/someone/book",
-    )
-    colab, binder, *_ = links(page("part/less.html"))
-    assert colab.endswith("/blob/gh-pages/2026.11/part/less.ipynb")
-    assert binder.endswith("lab%2Ftree%2F2026.11%2Fpart%2Fless.ipynb")
-
-
 def test_llms_txt_lists_every_page_and_module(site):
     text = site()("llms.txt")
     assert "## First part\n\n- [Less](part/less.md): How to send less.\n" in text

@@ -93,11 +93,6 @@ def test_with_an_address_each_opens_on_colab_at_its_cell(site):
     ]
 
 
-def test_an_edition_opens_from_its_folder(site):
-    book = site(edition="2026.11", **ADDRESS)
-    assert f"{COLAB}2026.11/part/one.ipynb#" in led_to(book("part/one.html"))[0][1]
-
-
 @pytest.mark.parametrize("given", [{}, *({name: ADDRESS[name]} for name in ADDRESS)])
 def test_without_an_address_nothing_leads_out_of_the_book(site, given):
     book = site(**given)

@@ -7,7 +7,6 @@ import shutil
 import statistics
 import sys
 import tokenize
-import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -159,13 +158,18 @@ def test_lines_are_counted_without_words():
     assert lines_of_code(f"{text}    return (\n        1\n    )\n") == 6
 
 
+LONGER = {  # than 300 lines of code, and why
+    "block_qr": "factors, least squares and derivatives share its layout",
+    "cholesky": "the factor, solutions and derivatives share its layout",
+    "lu": "pivots, solutions and derivatives share its layout",
+    "preflight": "it is copied alone to a cluster",
+}
+
+
 @each_module
-def test_it_does_not_grow(module):
+def test_it_has_at_most_300_lines_of_code(module):
     """A longer one has two concepts: cut it where a heading stands."""
-    limits = tomllib.loads((ROOT / "tests/lines_of_code.toml").read_text())
-    count, limit = lines_of_code(module.read_text()), limits[module.stem]
-    assert count <= limit
-    assert count > limit - 10, f"write {count} into lines_of_code.toml"
+    assert (lines_of_code(module.read_text()) > 300) == (module.stem in LONGER)
 
 
 @pytest.mark.parametrize("kinds", [("Auto", "Explicit"), ("Auto", "Manual")])
@@ -195,7 +199,6 @@ def test_a_repeated_function_has_at_most_five_lines_of_code():
     assert not {name for name, lines in functions if count[name] > 1 and lines > 5}
 
 
-REBUILT_LATER = {"block_qr", "cholesky", "lu", "preflight"}  # they may only not grow
 # An algorithm of linear algebra has one idea too, but more cases than those that teach.
 NUMERICAL = {"accuracy", "cholesky", "definite", "eigh", "fft", "four_steps", "inverse"}
 NUMERICAL |= {
@@ -212,7 +215,5 @@ NUMERICAL |= {
 
 
 def test_modules_are_small():
-    limits = tomllib.loads((ROOT / "tests/lines_of_code.toml").read_text())
-    others = [limit for name, limit in limits.items() if name not in NUMERICAL]
-    assert statistics.median(others) <= 130
-    assert {name for name, limit in limits.items() if limit > 300} <= REBUILT_LATER
+    others = [m.read_text() for m in MODULES if m.stem not in NUMERICAL]
+    assert statistics.median(map(lines_of_code, others)) <= 130

@@ -21,7 +21,7 @@ LATENCY, RATE = 150, 1.6e6 / 8 / 1000  # milliseconds there and back; bytes in e
 TEXTS = {".css", ".html", ".js", ".json", ".svg"}
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length"
 TOP = "place => place.getBoundingClientRect().top"
-UNNAMED = {".json", ".woff2"}  # editions, icons
+UNNAMED = {".woff2"}  # icons
 NEAR = 300  # px below the window, in which an explorer begins
 
 
@@ -163,7 +163,7 @@ def visited(meter):
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "heaviest", "median"])
 def test_a_browser_loads_what_a_page_names_and_little_more(visited, place):
-    """What it loads beyond that is the font of the icons and the list of editions."""
+    """What it loads beyond that is the font of the icons."""
     page = SEEN[place]
     loaded = visited[page].names.values()
     assert named(page) <= {*loaded}

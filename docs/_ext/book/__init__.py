@@ -1,8 +1,8 @@
 """The site's own code: `page` says what a page is; the others make something of it.
 
 `guards` knows what a cell promises by its options, and whether it kept it; `cells`
-judges all of them while the site is built. `imports` looks at the modules before,
-`execution` decides when a page runs again, and `kernels` what its kernel keeps.
+judges all of them while the site is built. `execution` decides when a page runs again,
+`play` plays it, `exercises` tries answers, and `kernels` says what its kernel keeps.
 `plain` and `export` write a page as Markdown and as a notebook, `exercise_index`,
 `error_index` and `module_reference` the lists that write themselves, `ways` the map of
 the front page, and `downloads` the files beside each page. `contents` knows the order
@@ -20,7 +20,6 @@ def setup(app):
         "downloads",
         "error_index",
         "exercise_index",
-        "imports",
         "module_reference",
         "ways",
     ):

@@ -79,12 +79,11 @@ def report(config, page, name) -> str:
     place = config.repository.removesuffix(".git").rstrip("/")
     if not place:
         return ""
-    edition = f"edition {config.edition}, " if config.edition else ""
     told = {
         "template": FORM,
         "title": f"{page}: ",
         "page": f"{page}, #{name}",
-        "versions": f"{edition}JAX {locked('jax')}, as the site was built",
+        "versions": f"JAX {locked('jax')}, as the site was built",
     }
     return f"{place}/issues/new?{urlencode(told)}".replace("&", "&amp;")
 

@@ -5,11 +5,10 @@
     arrays/meshes.md     its source, with the code that it includes
     modules/NAME.py      the modules
     llms.txt             all of these, each with a line on what it is
-    editions.json        no edition yet: tools/publish.py fills it
 
 Where `published` (the site's address) and `repository` (its address on GitHub) are set,
 a page also offers to launch its notebook on Colab and on Binder, from the branch that
-holds the site, and there from the folder of the `edition`, if the site is one.
+holds the site.
 """
 
 from operator import attrgetter
@@ -90,8 +89,7 @@ def add_menus(app, pagename, templatename, context, doctree):
     has_notebook = page_of(app, pagename).is_notebook
     context["downloads"] = downloads(pagename, has_notebook)
     if has_notebook and app.config.published and app.config.repository:
-        place = f"{app.config.edition}/{pagename}".lstrip("/")  # on the branch
-        context["launches"] = launches(place, app.config.repository)
+        context["launches"] = launches(pagename, app.config.repository)
 
 
 def write_beside(app, pagename, templatename, context, doctree):
@@ -123,7 +121,6 @@ def write_files(app, exception):
     for file in sorted(folder_of_modules(app).glob("*.py")):
         put(out / "modules" / file.name, file.read_text())
     put(out / "llms.txt", llms(app))
-    put(out / "editions.json", "{}\n")
     if app.config.repository:
         put(out / "binder/requirements.txt", "\n".join(packages(app)) + "\n")
 
@@ -196,7 +193,7 @@ def entry(page, start) -> str:
 def setup(app):
     """Register the settings and the handlers."""
     app.setup_extension("book.execution")  # it owns the setting `execution_modules`
-    for name in "edition", "published", "repository":
+    for name in "published", "repository":
         app.add_config_value(name, "", "env", str)
     app.connect("env-before-read-docs", changed)
     app.connect("html-page-context", add_menus)

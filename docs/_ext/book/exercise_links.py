@@ -30,8 +30,7 @@ def links(config, page, exercise) -> str:
     file = f"{basename(page.name)}.ipynb"
     found = [f'<a href="{file}" download>Download it as a notebook</a>']
     if config.published and config.repository:
-        place = f"{config.edition}/{page.name}".lstrip("/")
-        colab = launches(place, config.repository)[0].url
+        colab = launches(page.name, config.repository)[0].url
         url = escape(f"{colab}#scrollTo={stub(page, exercise)}")
         found.append(f'<a href="{url}" target="_blank">run it on Colab</a>')
     words = ", or ".join(found)
