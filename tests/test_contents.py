@@ -1,4 +1,4 @@
-"""The contents decide the order of pages, and which file is copied from which page."""
+"""The contents decide the order of pages."""
 
 import pytest
 from book import contents
@@ -6,21 +6,10 @@ from book import contents
 FILES = {
     "docs/index.md": "# Book\n\n```{toctree}\n:caption: One\n\na/x\na/list\n```\n\n"
     "```{toctree}\n:caption: Two\n\nb/y\n```\n",
-    "docs/a/x.md": "# The x\n\nIt shows `src/examples/y.py` and `src/examples/z.py`.\n",
+    "docs/a/x.md": "# The x\n\n\n",
     "docs/a/list.md": "# A list\n\n```{module-reference}\n```\n",
-    "docs/b/y.md": "# Why\n\nSee `launch/run.py` and `src/examples/z.py`.\n",
-    "src/examples/__init__.py": "",
-    "src/examples/x.py": "",
-    "src/examples/y.py": "",
-    "src/examples/z.py": "",
-    "src/examples/unexplained.py": "",
-    "launch/run.py": "",
+    "docs/b/y.md": "# Why\n\n\n",
 }
-TABLE = """\
-| part | to read | to copy |
-|---|---|---|
-| One | [The x](docs/a/x.md) | [x.py](src/examples/x.py), [z.py](src/examples/z.py) |
-| Two | [Why](docs/b/y.md) | [y.py](src/examples/y.py), [run.py](launch/run.py) |"""
 
 
 @pytest.fixture
@@ -33,7 +22,3 @@ def docs(tmp_path):
 
 def test_pages_come_in_the_order_of_the_contents(docs):
     assert [page.name for page in contents.pages(docs)] == ["a/x", "a/list", "b/y"]
-
-
-def test_a_file_stands_beside_its_page_or_the_first_that_names_it(docs):
-    assert contents.table(docs) == TABLE

@@ -2,9 +2,8 @@
 
     python tools/copies.py
 
-Modules are copied alone, the README and figures are read as they stand. The README's
-table of pages and modules comes from the contents, docs/index.md. Each module has a
-page of a few lines, which the site fills. Tests hold all to be as this writes them.
+Modules are copied alone, the README and figures are read as they stand. Each module has
+a page of a few lines, which the site fills. Tests hold all to be as this writes them.
 """
 
 import re
@@ -15,12 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "docs/_ext"))
 
-from book import contents, module_reference  # noqa: E402  (lies in docs/_ext)
+from book import module_reference  # noqa: E402  (lies in docs/_ext)
 from book.facts import facts  # noqa: E402
 
 COLOURED = "docs/_static/site.css", "docs/_static/logo.svg", "docs/figures/*.svg"
 NUMBERED = re.compile(r"(device-(\d)(?:: |\{fill:))#[0-9a-f]{6}")
-TABLE = r"^\| part \|.*\n(?:\|.*\n)*\|.*$"
 MODULE = r"^COLOURS = .*\nCOLOURS \+= .*$"
 
 
@@ -37,7 +35,6 @@ def rules() -> Iterator[tuple[str, str, str]]:
     written = f"JAX {book.jax} on Python {book.python}"
     yield "README.md", r"JAX [\d.]+ on Python [\d.]+\d", written
     yield "README.md", r"from JAX [\d.]+\d on", f"from JAX {book.oldest_jax} on"
-    yield "README.md", TABLE, contents.table(ROOT / "docs")
     yield "CITATION.cff", r"(?<=^version: )\S+", f'"{book.edition}"'
 
 
