@@ -135,6 +135,7 @@ def execute(app, page, kernel):
     modules = Path(app.config.execution_modules)
     played = play.play(page, modules, kernel, variables)
     notebook = read_notebook(app, page)
+    notebook.metadata["language_info"] = played.language
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")
     for number, cell in enumerate(page.cells, 1):
         if cell.code:

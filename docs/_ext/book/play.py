@@ -29,9 +29,10 @@ LOCK = marks.ROOT / "requirements.lock"
 
 
 class Played(NamedTuple):
-    """What became of a page: outputs by cell, answers by exercise, seconds."""
+    """A page that was played: cells by name, the language, answers, seconds."""
 
     cells: dict[str, NotebookNode]
+    language: dict  # as the kernel describes it
     answers: dict[str, list[dict]]
     seconds: float
 
@@ -93,7 +94,8 @@ def play(page, modules, kernel, variables) -> Played:
             run(notebook, kernel, empty, clean | variables | {"IPYTHONDIR": own})
         )
     cells = {cell.id: cell for cell in notebook.cells}
-    return Played(cells, exercises.outcomes(notebook), time.monotonic() - start)
+    language, seconds = notebook.metadata["language_info"], time.monotonic() - start
+    return Played(cells, language, exercises.outcomes(notebook), seconds)
 
 
 async def run(notebook, kernel, folder, environment):
@@ -110,6 +112,8 @@ async def run(notebook, kernel, folder, environment):
     )
     client.reset_execution_trackers()
     async with client.async_setup_kernel(env=environment):
+        reply = await client.async_wait_for_reply(client.kc.kernel_info())
+        notebook.metadata["language_info"] = reply["content"]["language_info"]
         for index, cell in enumerate(notebook.cells):
             is_own = cell.id.startswith("cell-")
             try:
