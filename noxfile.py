@@ -19,6 +19,7 @@ nox.options.sessions = ["lint", "tests", "docs"]
 BUILD = Path("docs/_build")
 STRICT = "-W", "--keep-going", "-n", "-j", "auto"  # every warning, of every page
 FACTS = nox.project.load_toml("pyproject.toml")["tool"]["shardbook"]
+JAX = "jax", "jaxlib"
 MANY = min((os.cpu_count() or 1) + 1, 4)  # some tests wait
 WORKERS = f"-n={MANY}", "--dist=worksteal"  # mostly file by file
 LINT = (
@@ -26,10 +27,12 @@ LINT = (
     "ruff format --check --output-format=concise",
     "codespell",
 )
-BESIDE_JAX = (
-    "grain h5py orbax-checkpoint tensorstore zarr hypothesis mpi4py optax rich "
-)
-BESIDE_JAX = (BESIDE_JAX + "pytest>=9 pytest-timeout pytest-xdist").split()
+BESIDE_JAX = "grain h5py orbax-checkpoint tensorstore zarr hypothesis mpi4py optax rich"
+BESIDE_JAX += " pytest>=9 pytest-timeout pytest-xdist"
+OTHER_JAX = {
+    "--jax=oldest": [f"--with={name}=={FACTS['oldest-jax']}" for name in JAX],
+    "--jax=newest": ["--with=jax"],
+}
 BOOK = Path(".nox/book")  # the environment of all sessions that only follow the lock
 
 
@@ -74,10 +77,11 @@ def build(run, folder, *files):
         raise
 
 
-def tests_of_modules():
-    """List the files with the tests of modules."""
+def find_module_tests():
+    """Return the files with the tests of modules."""
     modules = sorted(Path("src/examples").glob("[!_]*.py"))
-    return [f"tests/test_{module.stem}.py" for module in modules]
+    files = (Path("tests").rglob(f"test_{module.stem}.py") for module in modules)
+    return [str(file) for found in files for file in found]
 
 
 def built(run):
@@ -88,17 +92,26 @@ def built(run):
 
 @nox.session(python=False)
 def docs(session):
-    """Execute every page and build the site: docs/_build/html/index.html."""
+    """Build the site; `-- --archive` packs it into a file, `--twice` compares two."""
     run = book(session)
     run("python", "tools/install_kernels.py", call=session.run_install)
     build(run, BUILD / "html")
+    if "--archive" in session.posargs:
+        run("python", "tools/archive.py", str(BUILD / "html"))
+    if "--twice" in session.posargs:
+        run("python", "tools/reproducible.py", str(BUILD / "html"))
 
 
 @nox.session(python=False)
 def tests(session):
-    """Run the tests, on eight simulated devices; those that start processes apart."""
+    """Run the tests; `-- --jax=oldest`, or `newest`: of the modules, on that JAX."""
     run = book(session)
-    if session.posargs:
+    if {*session.posargs[:1]} & OTHER_JAX.keys():
+        jax, *words = session.posargs
+        others = [f"--with={name}" for name in BESIDE_JAX.split()]
+        alone = "--quiet", "--isolated", "--no-project", *OTHER_JAX[jax], *others
+        run("uv", "run", *alone, "pytest", *WORKERS, *find_module_tests(), *words)
+    elif session.posargs:
         run("pytest", *WORKERS, *session.posargs)
     else:
         run("pytest", *WORKERS, "-m", "not processes and not weekly")
@@ -117,21 +130,6 @@ def lint(session):
             failed.append(line)
     if failed:
         session.error(f"failed: {', '.join(failed)}")
-
-
-@nox.session(name="tests-oldest", default=False)
-def tests_oldest(session):
-    """Test the modules on the oldest JAX; `-- --one-of-each` takes a sample."""
-    jax = (f"{name}=={FACTS['oldest-jax']}" for name in ("jax", "jaxlib"))
-    session.install(*jax, *BESIDE_JAX)
-    session.run("pytest", *WORKERS, *tests_of_modules(), *session.posargs)
-
-
-@nox.session(name="tests-newest", default=False)
-def tests_newest(session):
-    """Test the modules on the newest JAX that there is."""
-    session.install("--upgrade", "jax", *BESIDE_JAX)
-    session.run("pytest", *WORKERS, *tests_of_modules(), *session.posargs)
 
 
 @nox.session(name="docs-live", default=False, python=False)
@@ -157,21 +155,6 @@ def fuzz(session):
 
 
 @nox.session(default=False, python=False)
-def reproducible(session):
-    """Build the site again from nothing; compare each byte with a cold `docs`."""
-    run = book(session)
-    run("python", "tools/reproducible.py", str(BUILD / "html"))
-
-
-@nox.session(default=False, python=False)
-def archive(session):
-    """Put the built site into one file for reading offline: shardbook.zip, in it."""
-    run = book(session)
-    built(run)
-    run("python", "tools/archive.py", str(BUILD / "html"))
-
-
-@nox.session(default=False, python=False)
 def links(session):
     """Follow all links inside the site; old anchors stay; `-- --external` others."""
     run = book(session)
@@ -188,27 +171,16 @@ def links(session):
 
 @nox.session(default=False, python=False)
 def page(session):
-    """Play the pages that are named, such as `-- arrays/meshes`, and check them."""
+    """Play and check pages: `-- arrays/meshes`; `--write` accepts what cells gave."""
     run = book(session)
+    if "--write" in session.posargs:
+        run("python", "tools/expect.py", *session.posargs)
+        return
     files = [f"docs/{name}.md" for name in session.posargs]
     build(run, BUILD / "html", *files)
     names = " or ".join(name.rpartition("/")[2] for name in session.posargs)
     tests = "tests/test_pages.py", "tests/test_exercises.py"
     run("pytest", "-q", *tests, "-k", names)
-
-
-@nox.session(default=False, python=False)
-def expect(session):
-    """Show where cells show something else than they expect; `-- --write` accepts."""
-    run = book(session)
-    run("python", "tools/expect.py", *session.posargs)
-
-
-@nox.session(default=False, python=False)
-def shown(session):
-    """Count what pages show and prove, beside what it was; `-- HEAD~9` counts those."""
-    run = book(session)
-    run("python", "tools/shown.py", *session.posargs)
 
 
 @nox.session(default=False, python=False)
@@ -231,73 +203,12 @@ def cluster(session):
 
 @nox.session(default=False, python=False)
 def remeasure(session):
-    """Measure again all that is kept, and say what changed; `-- lu fft` does two."""
+    """Measure all kept tables again; `-- lu fft` does two, `-- pods -- h100` a part."""
     run = book(session)
-    run("python", "tools/remeasure.py", *session.posargs)
-
-
-@nox.session(default=False, python=False)
-def programs(session):
-    """Compile what pages measure for a TPU and a GPU; `-- --sample=3` some again."""
-    run = book(session)
-    if not any("sample" in word for word in session.posargs):
+    if "programs" in session.posargs and "--" not in session.posargs:
         places = f"-d={BUILD / 'html.doctrees'}", "docs", str(BUILD / "html")
         run("sphinx-build", "-q", "-j=auto", *places)  # pages leave their programs
-    run("python", "tools/remeasure.py", "programs", "--", *session.posargs)
-
-
-@nox.session(default=False, python=False)
-def atlas(session):
-    """Survey all operations again; `-- 0.9.2` does it with that version of JAX."""
-    run = book(session)
-    if session.posargs:
-        jax = (f"--with={name}=={session.posargs[0]}" for name in ("jax", "jaxlib"))
-        alone = "uv", "run", "--quiet", "--isolated", "--no-project", *jax
-        run(*alone, "python", "tools/survey.py", "docs/reference/data")
-    else:
-        run("python", "tools/remeasure.py", "atlas")
-
-
-@nox.session(default=False, python=False)
-def transcripts(session):
-    """Run the jobs again whose outputs the page on launching keeps."""
-    run = book(session)
-    run("python", "tools/remeasure.py", "transcripts")
-
-
-@nox.session(default=False, python=False)
-def pods(session):
-    """Compile for 8 to 4096 chips again, an hour; `-- solve h100` does these alone."""
-    run = book(session)
-    run("python", "tools/remeasure.py", "pods", "--", *session.posargs)
-
-
-@nox.session(default=False, python=False)
-def failures(session):
-    """Let processes fail at JAX's own timeouts, seven minutes; `-- killed` runs one."""
-    run = book(session)
-    run("python", "tools/remeasure.py", "failures", "--", *session.posargs)
-
-
-@nox.session(default=False, python=False)
-def load(session):
-    """Load 2 GiB in every way again, in 12 GiB of memory; `-- scatter` does one."""
-    run = book(session)
-    run("python", "tools/remeasure.py", "load", "--", *session.posargs)
-
-
-@nox.session(default=False, python=False)
-def network(session):
-    """Measure messages between two hosts with a slow network, two minutes."""
-    run = book(session)
-    run("python", "tools/remeasure.py", "network")
-
-
-@nox.session(default=False, python=False)
-def inventories(session):
-    """Refresh the names of JAX, NumPy and Python that pages may link to."""
-    run = book(session)
-    run("python", "tools/inventories.py")
+    run("python", "tools/remeasure.py", *session.posargs)
 
 
 @nox.session(default=False, python=False)
@@ -307,13 +218,6 @@ def lock(session):
     run("uv", "lock", "--upgrade")
     export = "uv", "export", "--quiet", "--all-groups", "--no-emit-project"
     run(*export, "--no-annotate", "--no-header", "-o=requirements.lock")
-    run("python", "tools/copies.py")
-
-
-@nox.session(default=False, python=False)
-def copies(session):
-    """Write what pyproject.toml states into the files that cannot read it."""
-    run = book(session)
     run("python", "tools/copies.py")
 
 

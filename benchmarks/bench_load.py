@@ -7,8 +7,8 @@ that of the slowest. The memory is what is anonymous (RssAnon and RssShmem of
 peak, above what the process had before. Afterwards the shards are compared with the
 file.
 
-    nox -s load                                              the table of the page
-    nox -s load -- scatter "MPI Scatterv"                    two ways; the rest stays
+    nox -s remeasure -- load                                 the table of the page
+    nox -s remeasure -- load -- scatter "MPI Scatterv"       two ways; the rest stays
     python benchmarks/bench_load.py FOLDER [MiB] [WAY ...]   FOLDER/load.csv instead
 
 Predicted peaks, in shares of the array: `read_slices` 1 and a slice, one half; rows of

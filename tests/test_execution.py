@@ -257,7 +257,7 @@ def other_rows(project):
 
 
 def compiled(program, machine):
-    """Return a row as `nox -s programs` keeps it."""
+    """Return a row as `nox -s remeasure -- programs` keeps it."""
     made = {"jax": importlib.metadata.version("jax"), "libtpu": facts().libtpu}
     sizes = {"arguments": 32, "outputs": 4, "temporaries": 77}
     row = {"program": program, "machine": machine, "pages": "small/measured"}

@@ -26,13 +26,13 @@ def test_the_lock_holds_the_release_that_pages_are_written_for():
 
 def test_every_copy_is_as_its_tool_writes_it():
     for file, text in copies.copies().items():
-        assert file.read_text() == text, "run `nox -s copies`"
+        assert file.read_text() == text, "run `python tools/copies.py`"
 
 
 def test_every_module_has_a_page_and_no_other_page_lies_there():
     folder = ROOT / "docs/reference/modules"
     there = {file: file.read_text() for file in folder.glob("*.md")}
-    assert there == copies.stubs(), "run `nox -s copies`"
+    assert there == copies.stubs(), "run `python tools/copies.py`"
 
 
 def test_the_copies_are_there():

@@ -1,4 +1,4 @@
-"""The table that `nox -s failures` keeps: whole, and with what the page says of it."""
+"""The table of `nox -s remeasure -- failures`: whole, with what the page says of it."""
 
 import csv
 from pathlib import Path

@@ -106,9 +106,10 @@ def test_what_waits_for_a_clock_is_repeated_twice(run, failing, repeats):
 
 
 def test_only_what_matches_is_repeated(run):
+    red = r"FAILED (?P<name>.+), cell \d"
     words = "print('FAILED start/a, cell 1'); print('FAILED processes/b, cell 2')"
     script = f"import sys\nif words: print(words)\nelse:\n    {words}\n    sys.exit(1)"
-    step = Step("play", "play", gate.PLAY, "again {}", "processes/", "play -- {}")
+    step = Step("play", "play", red, "again {}", "processes/", "play -- {}")
     code, lines = run(step, play=script)
     assert "['--', 'processes/b']" in lines
     assert [line for line in lines if line.startswith("RED")] == [

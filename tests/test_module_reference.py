@@ -219,4 +219,4 @@ def test_a_new_module_appears_and_a_removed_one_goes(site):
 def test_a_module_without_a_page_is_told(site):
     (site.folder / "src/examples/third.py").write_text(MODULE.format(name="third"))
     site.build()
-    assert "third.py has no page yet: run `nox -s copies`" in site.warnings
+    assert "third.py has no page yet: run `python tools/copies.py`" in site.warnings

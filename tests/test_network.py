@@ -1,4 +1,4 @@
-"""What leaves a host: counted, by formula, and as `nox -s network` measured it."""
+"""What leaves a host: counted, by formula, and as it was measured."""
 
 import csv
 from pathlib import Path

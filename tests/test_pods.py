@@ -1,4 +1,4 @@
-"""The tables that `nox -s pods` keeps: whole, and as the formulas say."""
+"""The tables that `nox -s remeasure -- pods` keeps: whole, and as the formulas say."""
 
 import importlib.util
 import shutil

@@ -5,7 +5,7 @@
 writes `shardbook.zip` into the site: all pages, with what they load, their notebooks
 and all modules, in a folder that is opened by its `index.html`. The same site gives the
 same bytes. Each page that has a place for it, `<span class="offline"></span>`, then
-shows a link; the pages in the archive do not. `nox -s archive` calls it.
+shows a link; the pages in the archive do not. `nox -s docs -- --archive` calls it.
 """
 
 import re

@@ -22,14 +22,14 @@ DRAWS = "--seconds 3600 --at-least 20"
 PARTS = [
     Step("draws", f"fuzz -- {DRAWS}", gate.FUZZ, "nox -s fuzz -- --case {}"),
     Step("faults", "faults", r"MISSED .*", "nox -s faults"),
-    Step("oldest", "tests-oldest --"),
-    Step("newest", "tests-newest --"),
+    Step("oldest", "tests -- --jax=oldest"),
+    Step("newest", "tests -- --jax=newest"),
     Step("external", "links -- --external", gate.LINKS, "nox -s links -- --external"),
     Step("cases", "tests -- -m weekly"),
     Step("cluster", "cluster -- -m weekly"),
     Step("looks", "browser -- -k test_a_page_is_quiet"),
-    Step("samples", "programs -- --sample=3", "never", "nox -s programs"),
-    Step("reproducible", "reproducible", "never", "nox -s reproducible"),
+    Step("samples", "remeasure -- programs -- --sample=3", "never"),
+    Step("reproducible", "docs -- --twice", "never"),
 ]
 
 

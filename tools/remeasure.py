@@ -2,7 +2,7 @@
 
     nox -s remeasure                 all that records.toml names: an hour and more
     nox -s remeasure -- lu fft       these two
-    nox -s failures -- killed        what follows `--` goes to one measurement
+    nox -s remeasure -- failures -- killed    what follows goes to the measurement
 
 Old and new values stand side by side; a mark says that they differ by more than noise.
 A measurement that fails leaves its table as it was, but for rows that were finished;

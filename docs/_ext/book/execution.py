@@ -95,7 +95,8 @@ def warn_of_missing(app):
             noted = {file.stem for file in notes.note_files(name)}
             if missing := len(noted - known):
                 told = f"{missing} of its programs are not kept for other machines"
-                LOG.warning("%s: run `nox -s programs`", told, location=name)
+                told += ": run `nox -s remeasure -- programs`"
+                LOG.warning(told, location=name)
 
 
 def add_key(app, docname, source):

@@ -8,7 +8,7 @@ ids that stood on the list when it had everything lead to the module's line, and
 The directive `module-page NAME` becomes that page: the idea, links to the file and to
 the pages that explain it, a picture (`module_pictures`), the rest of the docstring, the
 names of its tests, functions and classes, and the whole source. The pages lie in
-`docs/reference/modules`, a few lines each; `nox -s copies` writes them (`stubs`).
+`docs/reference/modules`, a few lines each; `tools/copies.py` writes them (`stubs`).
 """
 
 import ast
@@ -345,7 +345,7 @@ class ModuleReference(Part):
         for file in files(self.folder):
             self.env.note_dependency(file)
             if not (self.page.docs / PAGES_OF_MODULES / f"{file.stem}.md").exists():
-                told = f"{file.name} has no page yet: run `nox -s copies`"
+                told = f"{file.name} has no page yet: run `python tools/copies.py`"
                 log.warning(told, location=self.env.docname, type="modules")
         found = self.written()
         (table,) = (each for node in found for each in node.findall(nodes.table))
