@@ -58,7 +58,7 @@ extensions = [
     *["sphinxext.opengraph"] * bool(published),  # what a shared link shows
 ]
 ogp_site_url, ogp_enable_meta_description = f"{published}/", False
-nitpick_ignore = [  # names that the kept inventories do not have
+nitpick_ignore = [  # names that the inventories do not have
     ("py:class", "_queue.SimpleQueue"),
     ("py:class", "fractions.Fraction"),
     ("py:class", "multiprocessing.connection.Connection"),
