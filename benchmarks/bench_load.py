@@ -40,6 +40,7 @@ from examples import load
 ROOT = Path(__file__).parents[1]
 PROCESSES, DEVICES, COLUMNS = 4, 2, 16384
 GRID, ROWS = jax.P("x", "y"), jax.P(("x", "y"))
+PACKAGES = "jax", "numpy", "h5py", "zarr", "tensorstore", "mpi4py"
 SMALL = 8  # device_put takes a file that is this many times smaller
 
 
@@ -281,7 +282,7 @@ def main(folder, *words):
                 "others {others_mib:5} (load {load})".format(**row),
                 flush=True,
             )
-            keep(target, [row], order=[(way,) for way in WAYS], device=device)
+            keep(target, [row], [(way,) for way in WAYS], PACKAGES, device=device)
 
 
 if __name__ == "__main__":

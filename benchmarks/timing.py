@@ -47,7 +47,9 @@ def rounded(line):
     }
 
 
-def keep(path, lines, order=(), **more):
+def keep(path, lines, order=(), packages=("jax",), **more):
     """Write lines of measurements as CSV, with versions, date, machine and devices."""
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    records.keep(path, [{"device": device} | more | line for line in lines], order)
+    here = {"load": f"{os.getloadavg()[0]:.1f}", "device": device}
+    here |= {"cores": os.cpu_count()} | more
+    records.keep(path, [line | here | line for line in lines], order, packages)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-from records import ROOT, Row, keep, read
+from records import COMPILERS, ROOT, Row, keep, read
 
 sys.path += [str(ROOT / "docs/_ext"), str(ROOT / "src")]
 
@@ -142,8 +142,7 @@ def schedule(text: str) -> Iterator[str]:
 def others(path: Path, made: list[Row]) -> list[Row]:
     """Return the kept instructions of programs that were not compiled again."""
     again = {row["program"] for row in made}
-    old = read(path) if path.exists() else []
-    return [row for row in old if row["program"] in SCHEDULES.keys() - again]
+    return [row for row in read(path) if row["program"] in SCHEDULES.keys() - again]
 
 
 def main(folder: Path, *only: str):
@@ -163,8 +162,9 @@ def main(folder: Path, *only: str):
                     about | {"line": number, "instruction": each}
                     for number, each in enumerate(schedule(text), 1)
                 ]
-    keep(folder / "compilers.csv", rows, order)
-    keep(folder / "schedules.csv", [*others(folder / "schedules.csv", rows), *lines])
+    keep(folder / "compilers.csv", rows, order, COMPILERS)
+    lines = [*others(folder / "schedules.csv", rows), *lines]
+    keep(folder / "schedules.csv", lines, packages=COMPILERS)
 
 
 if __name__ == "__main__":

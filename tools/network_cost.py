@@ -9,6 +9,7 @@ each host sent, beside those of `theory`; and how busy the machine was before.
 
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -227,7 +228,7 @@ def theory(name: str, order: str, block: int) -> int:
 
 def main(folder: str):
     """Measure at all rates, and write the table."""
-    rows = []
+    rows, kernel = [], {"linux": platform.release().split("-")[0]}
     for rate, turns in RATES.items():
         load, chosen = f"{os.getloadavg()[0]:.1f}", cases(rate)
         found = measured(chosen, rate, turns)
@@ -235,7 +236,8 @@ def main(folder: str):
             name, order, block = case
             values = name, order, rate, block, theory(*case), *left, f"{time_:.2f}"
             print(*values, sep=" | ", flush=True)
-            rows.append(dict(zip(COLUMNS, (*values, load), strict=True)))
+            row = dict(zip(COLUMNS, (*values, load), strict=True))
+            rows.append(row | kernel)
     keep(Path(folder) / "network.csv", rows)
 
 

@@ -31,7 +31,7 @@ import jax
 import numpy as np
 from jax.experimental.mesh_utils import create_device_mesh  # no public name yet
 from jax.sharding import AbstractMesh, AxisType, Mesh
-from records import keep
+from records import COMPILERS, keep
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "src"))  # for the modules whose bytes are told
@@ -262,10 +262,11 @@ def main(folder: Path, words: list[str]):
     for name, machine, chips in chosen(words):
         new = row(name, machine, int(chips))
         print(*new.values(), flush=True)
-        keep(folder / "pods.csv", [new], order())
+        keep(folder / "pods.csv", [new], order(), COMPILERS)
     for table in ("torus", "meshes"):
         if not words or table in words:
-            keep(folder / f"{table}.csv", attempt(table)["rows"])
+            rows = attempt(table)["rows"]
+            keep(folder / f"{table}.csv", rows, packages=COMPILERS)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from jax._src import compiler  # noqa: E402  (a lowered program has no public wa
 from jax._src.interpreters import mlir  # noqa: E402
 from jax._src.lib import xla_client  # noqa: E402
 from jax._src.lib.mlir import ir  # noqa: E402
-from records import keep, read  # noqa: E402
+from records import COMPILERS, keep, read  # noqa: E402
 
 from examples import communication  # noqa: E402
 from examples.machines import described  # noqa: E402
@@ -188,15 +188,15 @@ def again(count) -> int:
 def keep_all(new, where):
     """Write the table anew: rows found now, and older ones that a page still has."""
     played = {page for own in where.values() for page in own}
-    old = read(answers.KEPT) if answers.KEPT.exists() else []
-    rows = {(each["program"], each["machine"]): each for each in [*old, *new]}
+    old = [*read(answers.KEPT), *new]
+    rows = {(each["program"], each["machine"]): each for each in old}
     stamped = []
     for (key, _), each in rows.items():
         own = set(str(each.get("pages", "")).split()) - played | {*where.get(key, ())}
         if own:
             stamped.append(each | {"pages": " ".join(sorted(own))})
     stamped.sort(key=lambda each: (each["pages"], each["program"], each["machine"]))
-    keep(answers.KEPT, stamped)
+    keep(answers.KEPT, stamped, packages=COMPILERS)
 
 
 if __name__ == "__main__":

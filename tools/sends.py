@@ -33,12 +33,14 @@ import jax  # noqa: E402  (after its environment)
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 from jax.sharding import AxisType  # noqa: E402
-from records import keep, read, table_of  # noqa: E402
+from records import COMPILERS, keep, read, versions  # noqa: E402
 
 from examples import communication  # noqa: E402
 from examples.machines import described  # noqa: E402
 
 KEPT = ROOT / "docs/reference/data/sends.csv"
+KEY = "line", "specs", "result", "machine"
+FOUND = "collectives", "sent", "held", "output", "explicit"
 MACHINES = {"CPU": None, "TPU v5p": "v5p:2x2x2", "H100": "h100"}
 MESH = (2, 4), ("x", "y")
 SHAPES = {"x": (2048, 4096), "y": (2048, 4096), "w": (4096, 8192)}
@@ -196,11 +198,15 @@ def answer(machine: str, line: str, specs: str, result: str) -> dict[str, object
 
 def wanted() -> list[tuple[str, str, str, str]]:
     """Return what has no row of these versions yet."""
-    table, old = table_of(KEPT), read(KEPT) if KEPT.exists() else []
-    versions = {name: table.stamp()[name] for name in table.versions}
-    known = {table.key_of(row) for row in old if versions.items() <= row.items()}
+    today = versions(COMPILERS).items()
+    known = {key_of(row) for row in read(KEPT) if today <= row.items()}
     every = ((*question, machine) for question in questions() for machine in MACHINES)
     return [one for one in every if one not in known]
+
+
+def key_of(row) -> tuple[str, ...]:
+    """Return the question of a row, and its machine."""
+    return tuple(row[name] for name in KEY)
 
 
 def ask(jobs, workers):
@@ -214,16 +220,15 @@ def ask(jobs, workers):
 
 def again(count: int) -> int:
     """Compile so many kept programs anew; return how many have another answer."""
-    rows, found = read(KEPT), table_of(KEPT).found
-    drawn = random.sample(rows, count)
-    jobs = [tuple(row[key] for key in table_of(KEPT).key) for row in drawn]
-    new = {table_of(KEPT).key_of(row): row for row in ask(jobs, os.cpu_count())}
+    drawn = random.sample(read(KEPT), count)
+    jobs = [key_of(row) for row in drawn]
+    new = {key_of(row): row for row in ask(jobs, os.cpu_count())}
     differ = 0
     for row in drawn:
-        now = new[table_of(KEPT).key_of(row)]
-        changed = {k: (row[k], str(now[k])) for k in found if row[k] != str(now[k])}
+        now = new[key_of(row)]
+        changed = {k: (row[k], str(now[k])) for k in FOUND if row[k] != str(now[k])}
         differ += bool(changed)
-        print(*table_of(KEPT).key_of(row), changed or "as kept", flush=True)
+        print(*key_of(row), changed or "as kept", flush=True)
     return differ
 
 
@@ -240,9 +245,9 @@ def main():
     for row in ask(jobs, os.cpu_count()):
         new.append(row)
         if len(new) % 50 == 0:
-            keep(KEPT, new, order)
-            print(len(new), *table_of(KEPT).key_of(row), row["sent"], flush=True)
-    keep(KEPT, new, order)
+            keep(KEPT, new, order, COMPILERS)
+            print(len(new), *key_of(row), row["sent"], flush=True)
+    keep(KEPT, new, order, COMPILERS)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ sys.path += [str(ROOT / "src"), str(ROOT / "docs/_ext")]
 
 import jax  # noqa: E402  (after its environment)
 from book.facts import locked  # noqa: E402
-from records import keep  # noqa: E402
+from records import COMPILERS, keep  # noqa: E402
 
 from examples import atlas  # noqa: E402
 from examples.communication import read  # noqa: E402
@@ -51,7 +51,10 @@ def main(folder):
             print(f"{name}\n  {field}: {before or 'nothing'} -> {now or 'nothing'}")
         told = f"differences from the book to JAX {jax.__version__}"
         print(f"{machine}: {len(differences)} {told}", flush=True)
-    keep(book if ours else folder / f"atlas-{jax.__version__}.csv", kept)
+    if ours:
+        keep(book, kept, packages=COMPILERS)
+    else:
+        keep(folder / f"atlas-{jax.__version__}.csv", kept)
 
 
 if __name__ == "__main__":
