@@ -4,9 +4,13 @@ import re
 import subprocess
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from book import contents
 from book.page import pages
+
+from examples.pictures import draw
 
 DOCS = Path(__file__).parents[1] / "docs"
 SOURCES = pages(DOCS)
@@ -111,3 +115,12 @@ def test_readme_links_every_part():
     readme = (DOCS.parent / "README.md").read_text()
     parts = {page.name.partition("/")[0] for page in CHAPTERS}
     assert parts == {*re.findall(r"\(docs/([\w-]+)\)", readme)}
+
+
+def test_readme_shows_what_its_program_draws():
+    code = re.search(
+        "```python\n(.*?)```", (DOCS.parent / "README.md").read_text(), re.S
+    )
+    names = {"jax": jax, "np": np, "draw": draw}
+    exec(code[1], names)
+    assert draw(names["a"]).words in (DOCS / "figures/blocks.svg").read_text()
