@@ -1,8 +1,8 @@
 """Tests of a module that have passed are left out until something changes.
 
-A plugin of pytest, for whole runs (`nox -s tests`): what it leaves out, and what it
-marks, are files, each with the tests of one module or one launch file. All other files,
-about the engine and about what every page and module promises, always run.
+A plugin of pytest, for whole runs (`nox -s tests`, `nox -s fuzz`): what it leaves out,
+and what it marks, are files, each with the tests of one module or one launch file. All
+other files, about the engine and about what every page and module promises, always run.
 """
 
 import ast
@@ -25,6 +25,7 @@ from book.marks import (
 )
 
 CLUSTER = "tests/cluster"
+TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
 
 
 @cache
@@ -44,9 +45,11 @@ def imported_names(name: str) -> frozenset[str]:
     return frozenset(found.union(*(imported_names(path) for path in found - {name})))
 
 
-def stem_of(name: str) -> str:
-    """Return the name of the module that a file belongs to, such as `halo`."""
-    return Path(name).name.partition(".")[0].removeprefix("test_")
+def module_of(name: str) -> str:
+    """Return the module that a file belongs to, such as `halo`, if it is of one."""
+    file = Path(name)
+    in_folder = file.parts[0] == "tests" and len(file.parts) == 3
+    return file.parts[1] if in_folder else file.stem.removeprefix("test_")
 
 
 def named_modules(name: str) -> set[str]:
@@ -66,7 +69,9 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     belongs to the tests of other modules, and prose that they do not name.
     """
     files = tracked_files()
-    modules = {stem_of(n) for n in files if n.startswith(("src/examples/", "launch/"))}
+    modules = {
+        module_of(n) for n in files if n.startswith(("src/examples/", "launch/"))
+    }
     needed = imported_names(test) | {test}
     for module in named_modules(test):
         needed |= imported_names(module) | {module}
@@ -79,7 +84,7 @@ def inputs_of_tests(test: str) -> frozenset[str]:
         if name.endswith(".md"):
             return name.removeprefix("docs/") in text
         of_module = name.startswith(("src/examples/", "tests/"))
-        return not of_module or stem_of(name) not in modules - {stem_of(test)}
+        return not of_module or module_of(name) not in modules - {module_of(test)}
 
     return frozenset(filter(belongs, files))
 
@@ -119,8 +124,8 @@ def tests_of_modules() -> list[str]:
     return [
         name
         for name in tracked_files()
-        if name.startswith((f"{CLUSTER}/test_", "tests/test_"))
-        if any((ROOT / f"{place}/{stem_of(name)}.py").exists() for place in places)
+        if name.startswith("tests/test_") or TESTS.fullmatch(name)
+        if any((ROOT / f"{place}/{module_of(name)}.py").exists() for place in places)
         or name.startswith(CLUSTER)
     ]
 
@@ -142,7 +147,8 @@ class Recorder:
 
     def key(self, name) -> str:
         """Return the mark of a test file."""
-        return digest("tests", inputs_of_tests(name), self.half, self.environment)
+        words = name, self.half, self.environment
+        return digest("tests", inputs_of_tests(name), *words)
 
     @pytest.hookimpl(optionalhook=True)  # without xdist there is none
     def pytest_configure_node(self, node):
@@ -164,8 +170,12 @@ class Recorder:
         name = file_of(report.nodeid)
         if name not in self.files:
             return
-        if not report.passed or hasattr(report, "wasxfail"):
-            self.not_passed.add(name)
+        if (
+            not report.passed
+            or hasattr(report, "wasxfail")
+            or "weekly" in report.keywords
+        ):
+            self.not_passed.add(name)  # a weekly test may be of random cases
         if report.failed:
             delete_mark(self.key(name))
         self.done[name] += report.when == "teardown"

@@ -88,6 +88,12 @@ def test_tests_are_counted_and_named(run):
     assert Path("tries").read_text() == "x"  # numbers are not repeated
 
 
+def test_a_step_names_its_own_command(run):
+    step = Step("fuzz", "fuzz --", again="nox -s fuzz -- {}")
+    lines = run(step, fuzz=TESTS.replace("{failing}", "9"))[1]
+    assert "    nox -s fuzz -- 'tests/test_a.py::test_b[1, 2]'" in lines
+
+
 def test_what_had_passed_counts(run):
     script = "print('12 tests of 3 files had passed')\n"
     script += TESTS.replace("{failing}", "0").replace("<skipped/>", MARKED)
@@ -178,7 +184,6 @@ def test_a_step_is_cut_at_the_end(run, monkeypatch):
             "start/a",
         ),
         ("docs", "WARNING: unknown node", ""),
-        ("fuzz", "FAILED wrong\nmore\n    --case '{\"x\": 1}'", "'{\"x\": 1}'"),
     ],
 )
 def test_red_lines_are_recognised(step, line, name):

@@ -36,7 +36,6 @@ SPHINX += r"|.*\b(?:WARNING|ERROR|CRITICAL): .*|\w+ error:"
 LINKS = r"\[(?:ERROR|\d+)\] .*|BROKEN .*"
 BEFORE = re.compile(r"^(\d+) (?:\w+ )+had passed$", re.M)
 MARKED = "properties/property[@name='had_passed']"
-FUZZ = r"FAILED (?:.*\n)+?\s+--case (?P<name>.*)"
 
 
 class Step(NamedTuple):
@@ -45,7 +44,7 @@ class Step(NamedTuple):
     name: str
     session: str  # of nox, with its arguments
     red: str = ""  # pattern of a red line of the log; without one, JUnit XML is read
-    again: str = ""  # the command that repeats it; {} is its group `name`
+    again: str = "nox -s tests -- {}"  # repeats it; {} is the test, or the group `name`
     alone: str = ""  # pattern of the names that may be repeated
     repeat: str = ""  # the session that repeats them; {} are the names
     is_first_of_two: bool = False  # the next one runs beside it, since it mostly waits
@@ -55,7 +54,7 @@ STEPS = [
     Step("lint", "lint", LINT, "nox -s lint"),
     Step("docs", "docs", SPHINX, "nox -s page -- {}", "processes/", "docs"),
     Step("links", "links", LINKS, "nox -s links"),
-    Step("fuzz", "fuzz -- --corpus", FUZZ, "nox -s fuzz -- --case {}"),
+    Step("fuzz", "fuzz -- -m 'not weekly'", again="nox -s fuzz -- {}"),
     Step("tests", "tests -- -m 'not processes and not weekly' --durations=15"),
     Step("browser", "browser --", is_first_of_two=True),
     Step("cluster", "cluster -- -m 'not weekly'", alone=".", repeat="tests -- -n0 {}"),
@@ -146,7 +145,7 @@ def run_session(step: Step, session: str, name: str, end: float):
     code, processor = run_group([*NOX, *words], log, end - time.monotonic())
     text = COLOUR.sub("", log.read_text(errors="replace"))
     print(text, end="", flush=True)
-    passed, reds = read_report(report) if report.exists() else (0, [])
+    passed, reds = read_report(report, step.again) if report.exists() else (0, [])
     if code != 0 and step.red:
         reds = [*dict.fromkeys(read_log(step, text))]
     if code is None or (code and not reds):
@@ -165,7 +164,7 @@ def read_log(step: Step, text: str) -> Iterator[Red]:
         yield Red(found[0].strip().partition("\n")[0], name, again)
 
 
-def read_report(report: Path) -> tuple[int, list[Red]]:
+def read_report(report: Path, again: str) -> tuple[int, list[Red]]:
     """Return how many tests of JUnit XML passed, and those that did not."""
     passed, reds = 0, []
     for case in ET.parse(report).iter("testcase"):
@@ -177,8 +176,8 @@ def read_report(report: Path) -> tuple[int, list[Red]]:
         name = f"{file}::{name}" if where else file
         for each in wrong[:1]:
             words = each.get("message", "").partition("\n")[0][:200]
-            again = f"nox -s tests -- {shlex.quote(name)}"
-            reds.append(Red(f"{name}  {words}", name, again))
+            command = again.format(shlex.quote(name))
+            reds.append(Red(f"{name}  {words}", name, command))
     return passed, reds
 
 

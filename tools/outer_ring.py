@@ -18,9 +18,9 @@ from gate import Step
 NOTED = Path("tests/last_green.csv")
 COLUMNS = "part", "commit", "day"
 LIMIT = 6 * 3600  # seconds for a part
-DRAWS = "--seconds 3600 --at-least 20"
+DRAWS = "-m weekly --hypothesis-profile=weekly"
 PARTS = [
-    Step("draws", f"fuzz -- {DRAWS}", gate.FUZZ, "nox -s fuzz -- --case {}"),
+    Step("draws", f"fuzz -- {DRAWS}", again="nox -s fuzz -- {}"),
     Step("faults", "faults", r"MISSED .*", "nox -s faults"),
     Step("oldest", "tests -- --jax=oldest"),
     Step("newest", "tests -- --jax=newest"),

@@ -1,0 +1,127 @@
+"""Batches of small systems, solved where they lie."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from fuzzing import DTYPES, NUMBERS, Target, assert_near, make_tests
+from hypothesis import strategies as st
+
+from examples import batched_solve
+
+INNER = "place", "check_batch", "check_systems", "promoted", "descend"
+
+BATCH = jax.P("batch")
+small = {
+    "b": st.integers(1, 5),
+    "odd": st.sampled_from([0, 0, 0, 1]),
+    "n": st.integers(1, 3),
+}
+ANY = st.sampled_from([dtype for dtype in DTYPES if dtype != "bool"])
+parameters = st.fixed_dictionaries({"dtype": ANY, **small})
+proper = st.fixed_dictionaries({"dtype": st.sampled_from(NUMBERS), **small})
+
+
+def count(p):
+    """A batch that the mesh can cut, or one more."""
+    return p["b"] * p["mesh"]["batch"] + p["odd"]
+
+
+def numbers(random, *shape):
+    """Random numbers, complex."""
+    return random.normal(size=(*shape, 2)) @ [1, 1j]
+
+
+def systems(p, random):
+    """Matrices with a heavy diagonal, and right-hand sides."""
+    n = p["n"]
+    a = numbers(random, count(p), n, n) / 4 + 8 * np.eye(n)
+    return a, numbers(random, count(p), n)
+
+
+def definite(p, random):
+    """Hermitian positive definite matrices, or symmetric ones."""
+    a, b = systems(p, random)
+    a = a if "complex" in p["dtype"] else a.real
+    return a @ a.conj().mT, b
+
+
+def each(a, b):
+    """NumPy's solution of each system."""
+    return np.linalg.solve(a, b[..., None])[..., 0]
+
+
+def iterate(p):
+    """Conjugate gradients, to nearly the last digit."""
+    tolerance = 30 * float(jnp.finfo(p["dtype"]).eps)
+    return batched_solve.independently(
+        lambda a, b: batched_solve.conjugate_gradients(a, b, tolerance)
+    )
+
+
+def solved(p, arrays, result, wanted):
+    """Compare the solution alone, not the turns."""
+    assert_near(result[0], wanted, 1e4)
+
+
+def padded(p, a, b):
+    """The systems, and 1 x = 0 until the mesh divides their number."""
+    more = -len(a) % p["mesh"]["batch"]
+    ones = np.broadcast_to(np.eye(p["n"]), (more, p["n"], p["n"]))
+    return np.concatenate([a, ones]), np.concatenate([b, np.zeros((more, p["n"]))])
+
+
+REFUSALS = (
+    "a batch of {}, shape {}, cannot be cut into {} parts: pad it to {}, see "
+    "`pad_systems`",
+    "a {} and b {} are no batch of systems: pass arrays [B, n, n] and [B, n]",
+    "a {} and b {} are no system: pass [n, n] and [n]",
+)
+
+TARGETS = (
+    Target(
+        name="batched_solve.solve_batch",
+        parameters=parameters,
+        arrays=systems,
+        call=lambda p: batched_solve.solve_batch,
+        reference=lambda p, a, b: each(a, b),
+        specs=lambda p: (BATCH, BATCH),
+        axes=("batch",),
+        differentiate=(0, 1),
+    ),
+    Target(
+        name="batched_solve.residuals",
+        parameters=parameters,
+        arrays=lambda p, random: (*systems(p, random), systems(p, random)[1]),
+        call=lambda p: batched_solve.residuals,
+        reference=lambda p, a, x, b: np.linalg.norm(
+            np.einsum("bij,bj->bi", *map(np.asarray, (a + 0.0, x + 0.0))) - b, axis=-1
+        ),
+        specs=lambda p: (BATCH,) * 3,
+        axes=("batch",),
+        differentiate=(0, 1, 2),
+    ),
+    Target(
+        name="batched_solve.conjugate_gradients",
+        parameters=proper,
+        arrays=definite,
+        call=iterate,
+        reference=lambda p, a, b: each(a, b),
+        specs=lambda p: (BATCH, BATCH),
+        plain=lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
+        check=solved,
+        axes=("batch",),
+        differentiate=(0, 1),
+        rounding=1e4,
+    ),
+    Target(
+        name="batched_solve.pad_systems",
+        parameters=parameters,
+        arrays=systems,
+        call=lambda p: batched_solve.pad_systems,
+        reference=padded,
+        axes=("batch",),
+        under=("nothing",),
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(batched_solve, TARGETS, INNER, REFUSALS)

@@ -1,0 +1,149 @@
+"""Collectives made of permutations, called inside `jax.shard_map`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from fuzzing import GIVEN, Target, dtypes, make_tests
+from hypothesis import strategies as st
+
+from examples import collectives, halo
+
+INNER = "shift", "ring", "ring_loop", "piece_width", "check_sum", "check_whole"
+
+ARRAYS = tuple(given for given in GIVEN if given != "list")
+ROWS = jax.P("x")
+parameters = st.fixed_dictionaries(
+    {
+        "dtype": dtypes,
+        "n": st.integers(1, 3),
+        "m": st.integers(1, 3),
+        "odd": st.sampled_from([0, 0, 0, 1]),
+        "axis": st.sampled_from([0, 1, -1, -2]),
+        "ways": st.sampled_from([1, 1, 2, 2, 3]),
+    }
+)
+
+
+def tame(p):
+    """Ask for what is refused of fractions only: integers have no gradient."""
+    inexact = jnp.issubdtype(p["dtype"], jnp.inexact)
+    return p if inexact else p | {"odd": 0, "ways": min(p["ways"], 2)}
+
+
+def numbers(p):
+    """Booleans have no sum."""
+    return tame(p | ({"dtype": "int8"} if p["dtype"] == "bool" else {}))
+
+
+def rows(p, random):
+    """Blocks one below the other, both of whose axes x divides, but for the odd."""
+    x = p["mesh"]["x"]
+    n, m = p["n"] * x, p["m"] * x
+    return (random.normal(size=(x * (n + p["odd"]), m + p["odd"], 2)) @ [1, 1j],)
+
+
+def by_block(f):
+    """Return a function of a whole array that maps its blocks."""
+
+    def whole(p):
+        def run(array):
+            each = jax.shard_map(
+                lambda block: f(block, p), in_specs=ROWS, out_specs=ROWS
+            )
+            return each(halo.place(array, ROWS))
+
+        return jax.jit(run)
+
+    return whole
+
+
+def stacked(name, reference):
+    """Return the reference of blocks as one of the whole array."""
+
+    def whole(p, array):
+        if p["ways"] == 3 and name.startswith("ring"):
+            raise ValueError("a ring has two ways round")
+        return np.concatenate(reference(p, np.split(array, p["mesh"]["x"])))
+
+    return whole
+
+
+def total(p, blocks):
+    """The sum."""
+    return np.sum(blocks, axis=0, dtype=blocks[0].dtype)
+
+
+def everywhere(p, blocks):
+    """The sum, everywhere."""
+    return [total(p, blocks)] * len(blocks)
+
+
+def plain(name):
+    """Say which calls may not be refused."""
+
+    def check(p):
+        x = p["mesh"]["x"]
+        power = x & (x - 1) == 0 or name != "doubling_all_reduce"
+        return power and not p["odd"] and (p["ways"] != 3 or name[:4] != "ring")
+
+    return check
+
+
+def exchanged(p, blocks):
+    """What an all-to-all leaves on each device."""
+    pieces = [np.split(block, len(blocks), axis=p["axis"]) for block in blocks]
+    other = -1 - p["axis"] % 2
+    return [np.concatenate(mine, axis=other) for mine in zip(*pieces, strict=True)]
+
+
+def target(name, f, reference):
+    """Return the target of one of the collectives."""
+    return Target(
+        name=f"collectives.{name}",
+        parameters=parameters.map(numbers if "reduce" in name else tame),
+        arrays=rows,
+        call=by_block(f),
+        reference=stacked(name, reference),
+        specs=lambda p: (ROWS,),
+        plain=plain(name),
+        axes=("x",),
+        given=ARRAYS,
+    )
+
+
+REFUSALS = (
+    "{} devices cannot pair up again and again: take a power of two, or "
+    "ring_all_reduce",
+)
+
+TARGETS = (
+    target(
+        "ring_all_gather",
+        lambda b, p: collectives.ring_all_gather(b, "x", p["axis"], p["ways"]),
+        lambda p, blocks: [np.concatenate(blocks, axis=p["axis"])] * len(blocks),
+    ),
+    target(
+        "ring_reduce_scatter",
+        lambda b, p: collectives.ring_reduce_scatter(b, "x", p["axis"], p["ways"]),
+        lambda p, blocks: np.split(total(p, blocks), len(blocks), axis=p["axis"]),
+    ),
+    target(
+        "ring_all_reduce",
+        lambda b, p: collectives.ring_all_reduce(b, "x", p["ways"]),
+        everywhere,
+    ),
+    target(
+        "doubling_all_reduce",
+        lambda b, p: collectives.doubling_all_reduce(b, "x"),
+        everywhere,
+    ),
+    target(
+        "direct_all_to_all",
+        lambda b, p: collectives.direct_all_to_all(
+            b, "x", p["axis"], -1 - p["axis"] % 2
+        ),
+        exchanged,
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(collectives, TARGETS, INNER, REFUSALS)

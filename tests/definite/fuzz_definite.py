@@ -1,0 +1,94 @@
+"""Solutions in blocks, inverses and determinants of any positive definite matrix."""
+
+import jax
+import numpy as np
+from cholesky.fuzz_cholesky import both, inexact
+from fuzzing import NUMBERS, Target, make_tests
+from hypothesis import strategies as st
+
+from examples import cholesky, definite
+
+INNER = (
+    "add_product",
+    "backwards",
+    "block_product",
+    "both_ways",
+    "check_array",
+    "cut",
+    "fill_blocks",
+    "follow",
+    "inverse_blocks",
+    "log_determinant",
+    "own_rows",
+    "parts_of",
+    "place",
+    "positions",
+    "rows_in_turn",
+    "solve_backward",
+    "solve_blocks",
+    "solve_forward",
+    "solve_matrix",
+    "square_blocks",
+    "strip_of",
+    "windows_of",
+)
+PROGRAM = "cost", "cost_of_parts", "sweeps_cost"  # see tests/test_costs.py
+sizes = {"dtype": inexact, "n": st.integers(1, 20)}
+
+
+def answered(function):
+    """Let a function of NumPy answer for those types that have factors."""
+
+    def reference(p, *arrays):
+        if p["dtype"] not in NUMBERS:
+            raise ValueError("no numbers for it")
+        return function(*arrays)
+
+    return reference
+
+
+def of_factor(function):
+    """Call a function of the factor of a, and of what comes with it."""
+    return lambda p: lambda a, *more: function(cholesky.cho_factor(a), *more)
+
+
+def one(p, random):
+    """A matrix alone: [N, N]."""
+    return both({**p, "k": 0}, random)[:1]
+
+
+BLOCKS = jax.P("x", "y")
+TARGETS = (
+    Target(
+        name="definite.cho_solve_blocks",
+        parameters=st.fixed_dictionaries({**sizes, "k": st.integers(1, 9)}),
+        arrays=both,
+        call=of_factor(definite.cho_solve_blocks),
+        reference=answered(np.linalg.solve),
+        specs=lambda p: (BLOCKS, BLOCKS),
+        differentiate=(0, 1),
+        rounding=1e4,
+    ),
+    Target(
+        name="definite.cho_inv",
+        parameters=st.fixed_dictionaries(sizes),
+        arrays=one,
+        call=of_factor(definite.cho_inv),
+        reference=answered(np.linalg.inv),
+        specs=lambda p: (BLOCKS,),
+        rounding=1e4,
+    ),
+    Target(
+        name="definite.cho_logdet",
+        parameters=st.fixed_dictionaries(sizes),
+        arrays=one,
+        call=of_factor(definite.cho_logdet),
+        reference=answered(lambda a: np.linalg.slogdet(a)[1]),
+        specs=lambda p: (BLOCKS,),
+        rounding=1e4,
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(
+    definite, TARGETS, INNER, program=PROGRAM
+)

@@ -1,0 +1,52 @@
+"""A recording has what each place of the mesh holds, before a program and after it."""
+
+import numpy as np
+from fuzzing import Target, make_tests
+from meshes.fuzz_meshes import SPECS, anything, blocks
+
+from examples import films
+
+INNER = ()
+
+
+def places(held, a):
+    """Say for each place of the mesh whether what is held there is its shard of `a`."""
+    shards = {shard.device: np.asarray(shard.data) for shard in a.addressable_shards}
+    devices = list(a.sharding.mesh.devices.flat)
+    assert [*held] == [*range(len(devices))]
+    return np.array([np.array_equal(held[i], shards[d]) for i, d in enumerate(devices)])
+
+
+def recorded(a):
+    """Record a program that does nothing, twice."""
+    first, *_, last = films.record([lambda a: a] * 2, a)
+    assert last.pairs == ()
+    return places(first.held, a) & places(last.held, a)
+
+
+def all_there(p, arrays, result, expected):
+    """Each place of the mesh has its shard."""
+    assert result.all()
+    assert len(result) == np.prod([*p["mesh"].values()])
+
+
+def target(name, call):
+    return Target(
+        name=f"films.{name}",
+        parameters=anything,
+        arrays=lambda p, random: blocks({**p, "n": 1 + p["n"]}, random),
+        call=lambda p: call,
+        reference=lambda p, a: a,
+        specs=lambda p: (SPECS[p["lies"]],),
+        check=all_there,
+        given=("replicated", "sharded"),
+        under=("nothing",),
+    )
+
+
+TARGETS = (
+    target("shards", lambda a: places(films.shards(a), a)),
+    target("record", recorded),
+)
+
+test_case, test_lists, test_draws = make_tests(films, TARGETS, INNER)

@@ -1,0 +1,107 @@
+"""The Fourier transform of a long vector, there and back."""
+
+import jax
+import numpy as np
+from fuzzing import Target, dtypes, make_tests
+from hypothesis import strategies as st
+
+from examples import four_steps
+
+INNER = (
+    "along_vectors",
+    "bluestein",
+    "check_array",
+    "recut",
+    "four_steps",
+    "from_columns",
+    "ifft_transposed",
+    "inverse_four_steps",
+    "lies_beside",
+    "matrix_plan",
+    "on_vectors",
+    "to_columns",
+    "square_modulo",
+    "turned",
+    "turned_back",
+    "twiddles",
+    "vector",
+    "vector_back",
+    "vector_plan",
+)
+NORMS = None, "backward", "ortho", "forward"
+KEYS = {
+    "dtype": dtypes,
+    "norm": st.sampled_from(NORMS),
+    "n": st.integers(1, 300),
+    "over": st.sampled_from([None, "x", "y", ("y", "x")]),
+}
+anything = st.fixed_dictionaries(KEYS)
+
+
+def numbers(p, random):
+    """The vector of a case, complex."""
+    return (random.normal(size=(p["n"], 2)) @ [1, 1j],)
+
+
+def inside(answer, n):
+    """What a vector has without the zeros that fill it up."""
+    if jax.sharding.get_abstract_mesh().explicit_axes:
+        answer = jax.reshard(answer, jax.P())  # JAX slices what is cut, evenly only
+    return answer[:n]
+
+
+def one(name):
+    """The target of a transform that NumPy has; zeros may follow."""
+
+    def call(p):
+        transform = getattr(four_steps, name)
+        return lambda a: inside(transform(a, norm=p["norm"], over=p["over"]), p["n"])
+
+    return Target(
+        name=f"four_steps.{name}",
+        parameters=anything,
+        arrays=numbers,
+        call=call,
+        reference=lambda p, a: getattr(np.fft, name)(a.astype(complex), norm=p["norm"]),
+        specs=lambda p: (jax.P(("x", "y")),),
+    )
+
+
+def there_and_back(p):
+    """Both transposed transforms, one after the other."""
+    options = {"norm": p["norm"], "over": p["over"]}
+
+    def call(a):
+        turned = four_steps.fft_transposed(a, **options)
+        return inside(four_steps.ifft_transposed(turned, p["n"], **options), p["n"])
+
+    return call
+
+
+def unchanged(p, a):
+    """What they leave; a prime size has no matrix."""
+    count = np.prod([p["mesh"][name] for name in p["over"] or ("x", "y")])
+    if np.prod(four_steps.best_matrix(p["n"], int(count))) > p["n"]:
+        raise ValueError("no matrix")
+    return a * 1.0
+
+
+REFUSALS = (
+    "axes {} of two types: make all Auto or all Explicit",
+    "{} is {}: pass an array of numbers",
+)
+
+TARGETS = (
+    one("fft"),
+    one("ifft"),
+    Target(
+        name="four_steps.fft_transposed",
+        parameters=anything,
+        arrays=numbers,
+        call=there_and_back,
+        reference=unchanged,
+        specs=lambda p: (jax.P(("x", "y")),),
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(four_steps, TARGETS, INNER, REFUSALS)

@@ -1,0 +1,124 @@
+"""Products of matrices in blocks."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from fuzzing import Target, dtypes, make_tests
+from hypothesis import strategies as st
+
+from examples import matmul
+
+INNER = "shift", "common", "product", "place", "check_matrices", "check_types"
+INNER += "check_product", "check_panels", "multiply_panels", "skew"
+PROGRAM = ("cost",)  # what a product sends: see tests/test_costs.py
+
+BLOCKS = jax.P("x", "y")
+LAYERS = jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")
+sizes = st.integers(0, 4)
+
+
+def tame(p):
+    """Ask for no panels of fractions only: integers have no gradient to refuse."""
+    exact = not jnp.issubdtype(p["dtype"], jnp.inexact)
+    return p | ({"panels": 1} if exact and p["panels"] == 0 else {})
+
+
+parameters = st.fixed_dictionaries(
+    {
+        "dtype": dtypes,
+        "m": sizes,
+        "k": sizes,
+        "n": sizes,
+        "odd": st.sampled_from([0, 0, 0, 1]),
+        "panels": st.sampled_from([None, 1, 3, 0]),
+    }
+).map(tame)
+
+
+def parts(p, name):
+    """Into how many parts M, K and N are cut."""
+    x, y, z = (p["mesh"].get(axis, 1) for axis in "xyz")
+    if name == "cannon":
+        return x, x, x
+    panels = 4 if p["panels"] is None else p["panels"]
+    return x, math.lcm(x, y) * z * panels, y * z
+
+
+def operands(name):
+    """Return what draws two matrices, of sizes that can be cut or not."""
+
+    def arrays(p, random):
+        cut = [max(part, 1) for part in parts(p, name)]
+        m, k, n = (p[s] * c + p["odd"] for s, c in zip("mkn", cut, strict=True))
+        random = random.normal
+        return random(size=(m, k, 2)) @ [1, 1j], random(size=(k, n, 2)) @ [1, 1j]
+
+    return arrays
+
+
+def call(name):
+    """Return what binds the panels."""
+    f = getattr(matmul, name)
+
+    def bound(p):
+        if p["panels"] is None or name == "cannon":
+            return f
+        return lambda a, b: f(a, b, panels=p["panels"])
+
+    return bound
+
+
+def reference(name):
+    """Return the plain product, where there is one."""
+
+    def multiply(p, a, b):
+        if name != "cannon" and p["panels"] == 0:
+            raise ValueError("no panels")
+        return a @ b
+
+    return multiply
+
+
+def plain(name):
+    """Say which calls may not be refused."""
+
+    def check(p):
+        x, y = p["mesh"]["x"], p["mesh"]["y"]
+        some = p["m"] * p["k"] * p["n"] and not p["odd"] and p["panels"] is None
+        return bool(some) and (name != "cannon" or x == y)
+
+    return check
+
+
+def target(name, axes=("x", "y"), specs=(BLOCKS, BLOCKS)):
+    """Return the target of one of the products."""
+    return Target(
+        name=f"matmul.{name}",
+        parameters=parameters,
+        arrays=operands(name),
+        call=call(name),
+        reference=reference(name),
+        specs=lambda p: specs,
+        plain=plain(name),
+        axes=axes,
+        differentiate=(0, 1),
+    )
+
+
+REFUSALS = (
+    "Cannon needs a square mesh, not {} x {}: use summa",
+    "axes {} of two types: make all Auto or all Explicit",
+    "{} = {} cannot be cut into {} parts: pad it to {}",
+    "{} x {} is no product of two matrices, or is empty",
+)
+
+TARGETS = (
+    target("summa"),
+    target("cannon"),
+    target("summa_25d", ("x", "y", "z"), LAYERS),
+)
+
+test_case, test_lists, test_draws = make_tests(
+    matmul, TARGETS, INNER, REFUSALS, PROGRAM
+)

@@ -1,0 +1,85 @@
+"""What devices hold, counted from the arrays that they hold."""
+
+import math
+
+import jax
+import numpy as np
+from fuzzing import Target, dtypes, make_tests
+from hypothesis import strategies as st
+
+from examples import meshes
+
+INNER = ()
+SPECS = jax.P(), jax.P("x"), jax.P(None, "y"), jax.P(("y", "x")), jax.P("y", "x")
+anything = st.fixed_dictionaries(
+    {
+        "dtype": dtypes,
+        "n": st.integers(0, 2),
+        "m": st.integers(1, 2),
+        "lies": st.sampled_from(range(len(SPECS))),
+        "goes": st.sampled_from(range(len(SPECS))),
+    }
+)
+
+
+def blocks(p, random):
+    """A matrix that every spec can cut; and one without elements."""
+    parts = math.prod(p["mesh"].values())
+    return (random.normal(size=(p["n"] * parts, p["m"] * parts, 2)) @ [1, 1j],)
+
+
+def held(a):
+    """Count on every device what is there, and what `bytes_held` says."""
+    there = np.zeros(64, int)
+    for shard in a.addressable_shards:
+        there[shard.device.id] += shard.data.nbytes
+    told = meshes.bytes_held({"one": a, "two": [a]})
+    return there, np.array([told.get(i, 0) for i in range(64)])
+
+
+def missing(p):
+    """Compare with sets of elements, for a way to lie that is drawn."""
+
+    def counts(a):
+        target = jax.NamedSharding(jax.sharding.get_mesh(), SPECS[p["goes"]])
+        numbers = np.arange(a.size).reshape(a.shape)
+        before, after = (
+            {d.id: {*numbers[part].ravel()} for d, part in each.items()}
+            for each in (s.devices_indices_map(a.shape) for s in (a.sharding, target))
+        )
+        lacks = {i: len(after[i] - before.get(i, set())) for i in sorted(after)}
+        told = meshes.bytes_missing(a, target)
+        assert [*told] == [*lacks]
+        size = a.dtype.itemsize
+        return np.array([*lacks.values()]) * size, np.array([*told.values()])
+
+    return counts
+
+
+def alike(p, arrays, result, expected):
+    """Both counts are the same; that of two arrays is twice that of one."""
+    there, told = result
+    np.testing.assert_array_equal(told, there * expected)
+
+
+def target(name, call, times):
+    """A target for one function, of a matrix that lies as it may."""
+    return Target(
+        name=f"meshes.{name}",
+        parameters=anything,
+        arrays=blocks,
+        call=call,
+        reference=lambda p, a: times,
+        specs=lambda p: (SPECS[p["lies"]],),
+        check=alike,
+        given=("jax", "replicated", "sharded"),
+        under=("nothing",),
+    )
+
+
+TARGETS = (
+    target("bytes_held", lambda p: held, 2),
+    target("bytes_missing", missing, 1),
+)
+
+test_case, test_lists, test_draws = make_tests(meshes, TARGETS, INNER)

@@ -1,0 +1,73 @@
+"""Singular values from the host."""
+
+import jax
+import numpy as np
+from fuzzing import FLOATS, Target, assert_near, dtypes, make_tests
+from hypothesis import strategies as st
+
+from examples import opaque
+
+INNER = "check_real_matrices", "block_svd", "block_singular_values"
+INNER += ("place",)
+
+matrices = st.fixed_dictionaries(
+    {
+        "dtype": dtypes,
+        "b": st.integers(1, 3),
+        "odd": st.sampled_from([0, 0, 0, 1]),
+        "m": st.integers(1, 4),
+        "n": st.integers(1, 4),
+    }
+)
+
+
+def batch(p, random):
+    """Matrices of which the mesh can cut the batch, or not."""
+    size = (p["b"] * p["mesh"]["batch"] + p["odd"], p["m"], p["n"])
+    return (random.normal(size=(*size, 2)) @ [1, 1j],)
+
+
+def values(p, a):
+    """The singular values, of real matrices."""
+    return np.linalg.svd(a, compute_uv=False)
+
+
+def factors(p, arrays, result, wanted):
+    """Compare the singular values, and the product of all three."""
+    u, s, vh = result
+    assert_near(s, wanted, 100)
+    assert_near((u * s[..., None, :]) @ vh, np.asarray(arrays[0]), 100)
+
+
+REFUSALS = (
+    "a batch of {} cannot be cut into {} parts: pad it",
+    "{}{} is no batch of matrices: pass [B, m, n], float32",
+)
+
+TARGETS = (
+    Target(
+        name="opaque.singular_values",
+        parameters=matrices,
+        arrays=batch,
+        call=lambda p: opaque.singular_values,
+        reference=values,
+        specs=lambda p: (jax.P("batch"),),
+        plain=lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
+        axes=("batch",),
+    ),
+    Target(
+        name="opaque.numpy_svd",
+        parameters=matrices,
+        arrays=batch,
+        call=lambda p: opaque.numpy_svd,
+        reference=values,
+        specs=lambda p: (jax.P("batch"),),
+        plain=lambda p: p["dtype"] in FLOATS,
+        check=factors,
+        axes=("batch",),
+        given=("jax", "sharded", "replicated", "list"),  # JAX loses NumPy's under jit
+        under=("nothing", "jit", "vmap", "scan"),
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(opaque, TARGETS, INNER, REFUSALS)

@@ -1,0 +1,53 @@
+"""A picture shows on each device the elements that the device holds."""
+
+import numpy as np
+from fuzzing import Target, make_tests
+from meshes.fuzz_meshes import SPECS, anything, blocks
+
+from examples import pictures
+
+INNER = ()
+
+
+def drawn(a):
+    """Write into a copy of every device what its box in the picture encloses."""
+    picture = pictures.draw(a)
+    assert picture.shape == a.shape
+    host, same = np.asarray(a), []
+    for shard in a.addressable_shards:
+        box = picture.boxes[shard.device.id]
+        part = tuple(slice(*edges) for edges in box)
+        same.append(np.array_equal(host[part], shard.data))
+    svg = picture._repr_html_()
+    assert svg.count("<svg") == svg.count("</svg>") == 1
+    assert picture.facts[0].startswith(a.dtype.name)
+    return np.array(same)
+
+
+def all_there(p, arrays, result, expected):
+    """Every device's box holds its elements."""
+    assert result.all()
+    assert len(result) == np.prod([*p["mesh"].values()])
+
+
+def reference(p, a):
+    """Nobody draws what has no elements."""
+    if not a.size:
+        raise ValueError("nothing to draw")
+
+
+TARGETS = (
+    Target(
+        name="pictures.draw",
+        parameters=anything,
+        arrays=blocks,
+        call=lambda p: drawn,
+        reference=reference,
+        specs=lambda p: (SPECS[p["lies"]],),
+        check=all_there,
+        given=("replicated", "sharded"),
+        under=("nothing",),
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(pictures, TARGETS, INNER)

@@ -1,0 +1,96 @@
+"""Tridiagonal problems, whose pieces lie on the devices of one axis or two."""
+
+import numpy as np
+from fuzzing import FLOATS, Target, make_tests
+from hypothesis import strategies as st
+
+from examples import secular
+
+INNER = (
+    "brackets",
+    "check_tridiagonal",
+    "conquer",
+    "in_chunks",
+    "conquer_values",
+    "exact_weights",
+    "find_roots",
+    "in_chunks",
+    "join_pieces",
+    "leaves",
+    "make_edges",
+    "make_rows",
+    "move_apart",
+    "next_guess",
+    "norm_of",
+    "of_pair",
+    "place",
+    "pole_gaps",
+    "prepare",
+    "rows_of_vectors",
+    "run_over",
+    "share",
+    "values_alone",
+)
+PROGRAM = ("cost",)  # what is sent: see tests/test_costs.py
+
+shapes = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from([*FLOATS, "float16", "complex64"]),
+        "n": st.integers(1, 40),
+        "axis": st.sampled_from(["x", ["y"], ["x", "y"], ["y", "x"]]),
+    }
+)
+
+
+def numbers(p, random):
+    """A diagonal and a subdiagonal."""
+    return random.normal(size=p["n"]), random.normal(size=p["n"] - 1)
+
+
+def values(p, d, e):
+    """The eigenvalues."""
+    if p["dtype"] not in FLOATS:
+        raise ValueError("no numbers for it")
+    return np.linalg.eigvalsh(np.diag(d) + np.diag(e, 1) + np.diag(e, -1))
+
+
+def is_solved(p, arrays, result, expected):
+    """Raise AssertionError unless t q = q w, and q^T q = 1."""
+    (w, q), (d, e) = (map(np.float64, each) for each in (result, arrays))
+    size = 50 * np.finfo(np.asarray(result[0]).dtype).eps
+    t = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
+    assert np.abs(t @ q - q * w).max() <= size * np.abs(t).sum(1).max()
+    assert np.abs(q.T @ q - np.eye(len(w))).max() <= size
+    assert np.abs(w - expected).max() <= size * np.abs(t).sum(1).max()
+
+
+def called(function):
+    """The function, over the axes that were drawn."""
+    return lambda p: lambda d, e: function(d, e, p["axis"])
+
+
+how = {
+    "parameters": shapes,
+    "arrays": numbers,
+    "reference": values,
+    "kinds": ("Auto", "Explicit"),
+    "given": ("numpy", "jax", "replicated"),
+    "under": ("nothing", "jit", "vmap", "scan"),  # derivatives are those of eigh
+}
+
+TARGETS = (
+    Target(
+        name="secular.eigh_tridiagonal",
+        call=called(secular.eigh_tridiagonal),
+        check=is_solved,
+        **how,
+    ),
+    Target(
+        name="secular.eigvalsh_tridiagonal",
+        call=called(secular.eigvalsh_tridiagonal),
+        rounding=1e4,
+        **how,
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(secular, TARGETS, INNER, program=PROGRAM)

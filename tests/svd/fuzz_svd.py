@@ -1,0 +1,145 @@
+"""Singular values of tall matrices."""
+
+import jax
+import numpy as np
+from fuzzing import NUMBERS, Target, make_tests
+from hypothesis import strategies as st
+
+from examples import svd
+
+INNER = (
+    "compare_blocks",
+    "drop_zeros",
+    "random_rows",
+    "factors",
+    "first_product",
+    "bring_rows",
+    "blocks_with_zeros",
+    "one_gather",
+    "packed_qr",
+    "place",
+    "share_rows",
+    "search",
+    "slopes_of_values",
+    "tall_qr",
+    "tall_svd",
+    "tall_values",
+    "change_of_factors",
+    "values",
+    "check_numbers",
+)
+PROGRAM = "cost_of_search", "cost_of_svd", "total_of"  # see tests/test_costs.py
+AXES = "x", "y", ["y", "x"], ["x", "y"]
+
+tall = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(NUMBERS),
+        "m": st.integers(1, 40),
+        "k": st.integers(1, 5),
+        "axis": st.sampled_from(AXES),
+    }
+)
+
+
+def matrix(p, random):
+    """A random matrix [M, K], complex."""
+    return (random.normal(size=(p["m"], p["k"], 2)) @ [1, 1j],)
+
+
+def expected(p, a):
+    """The singular values, by LAPACK."""
+    if p["m"] < p["k"]:
+        raise ValueError("not tall")
+    return np.linalg.svd(a, compute_uv=False)
+
+
+def rows(p):
+    """The spec of what lies by rows."""
+    return jax.P(p["axis"] if isinstance(p["axis"], str) else tuple(p["axis"]))
+
+
+def again(p):
+    """The product of the three factors, which is the matrix."""
+
+    def product(a):
+        u, s, vh = svd.svd(a, p["axis"])
+        return (u * s.astype(u.dtype)[None]) @ vh
+
+    return product
+
+
+def itself(p, a):
+    """The matrix, if it is tall."""
+    if p["m"] < p["k"]:
+        raise ValueError("not tall")
+    return a
+
+
+few = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(NUMBERS),
+        "m": st.integers(1, 30),
+        "n": st.integers(1, 30),
+        "k": st.integers(1, 4),
+    }
+)
+
+
+def low_rank(p, random):
+    """A random matrix [M, N] of rank k, complex; its real part, too."""
+    left = random.normal(size=(p["m"], p["k"], 2)) @ [1, 1j]
+    return (left @ random.normal(size=(p["k"], p["n"])),)
+
+
+def first_few(p):
+    """The product of the first factors, which is a matrix of rank k."""
+
+    def product(a):
+        found = svd.randomized_svd(a, p["k"], svd.Sketch(jax.random.key(0)))
+        return (found.u * found.s.astype(found.u.dtype)[None]) @ found.vh
+
+    return product
+
+
+def of_rank(p, a):
+    """The matrix, if it has so many values."""
+    if p["k"] > min(p["m"], p["n"]):
+        raise ValueError("fewer values than that")
+    return a
+
+
+REFUSALS = ("axes {} of two types: make all Auto or all Explicit",)
+
+TARGETS = (
+    Target(
+        name="svd.svd",
+        parameters=tall,
+        arrays=matrix,
+        call=again,
+        reference=itself,
+        specs=lambda p: (rows(p),),
+        rounding=1e5,
+    ),
+    Target(
+        name="svd.randomized_svd",
+        parameters=few,
+        arrays=low_rank,
+        call=first_few,
+        reference=of_rank,
+        specs=lambda p: (jax.P("x", "y"),),
+        kinds=("Auto", "Explicit"),  # meshes of both are refused
+        under=("nothing", "jit"),
+        rounding=1e5,
+    ),
+    Target(
+        name="svd.svdvals",
+        parameters=tall,
+        arrays=matrix,
+        call=lambda p: lambda a: svd.svdvals(a, p["axis"]),
+        reference=expected,
+        specs=lambda p: (rows(p),),
+        rounding=1e5,
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(svd, TARGETS, INNER, REFUSALS, PROGRAM)

@@ -1,0 +1,56 @@
+"""The largest numbers of rows."""
+
+import jax
+import numpy as np
+from fuzzing import Target, dtypes, make_tests
+from hypothesis import strategies as st
+
+from examples import top_k
+
+INNER = "candidates", "choose", "merge", "split_top_k"
+
+rows = st.fixed_dictionaries(
+    {
+        "dtype": dtypes,
+        "shape": st.lists(st.sampled_from([1, 2, 4, 6]), min_size=0, max_size=2),
+        "n": st.sampled_from([1, 4, 12, 13, 24]),
+        "k": st.integers(0, 5),
+        "cut": st.sampled_from(["rows", "columns", "both"]),
+    }
+)
+
+
+def scores(p, random):
+    """Rows of different numbers, as long as they are fractions."""
+    size = (*p["shape"], p["n"])
+    return (random.permutation(int(np.prod(size))).reshape(size) / 64 - 1,)
+
+
+def largest(p, a):
+    """A stable sort of what is to be as small as possible."""
+    if not 1 <= p["k"] <= p["n"] or np.iscomplexobj(a):
+        raise ValueError("no such k, or no order")
+    places = np.argsort(-a.astype(float), axis=-1, kind="stable")[..., : p["k"]]
+    return np.take_along_axis(a, places, -1), places
+
+
+def lying(p):
+    """Rows that are split, cut, or both."""
+    first, last = {"rows": ("x", None), "columns": (None, "y")}.get(
+        p["cut"], ("x", "y")
+    )
+    return (jax.P(*[first, None][: len(p["shape"])], last),)
+
+
+TARGETS = (
+    Target(
+        name="top_k.top_k",
+        parameters=rows,
+        arrays=scores,
+        call=lambda p: lambda a: top_k.top_k(a, p["k"]),
+        reference=largest,
+        specs=lying,
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(top_k, TARGETS, INNER)

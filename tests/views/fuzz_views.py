@@ -1,0 +1,46 @@
+"""Numbers in a picture are those of the shards, or they do not fit."""
+
+import numpy as np
+from fuzzing import Target, make_tests
+from meshes.fuzz_meshes import SPECS, anything, blocks
+from pictures.fuzz_pictures import all_there, reference
+
+from examples import pictures, views
+
+INNER = ()
+
+
+def written(a):
+    """Say of each device whether its line has the words of its shard."""
+    picture = pictures.draw(a)
+    try:
+        told = views.numbers(picture, a).view.told
+    except ValueError as error:
+        if "such numbers do not fit" not in str(error):
+            raise
+        large = a.shape[1] * 20 * views.LETTER > views.WIDE or a.shape[0] > 32
+        return np.full(len(picture.boxes), large)
+    lines = {int(line.split()[1]): line.split()[3:] for line in told}
+    return np.array(
+        [
+            len([word for word in lines[s.device.id] if word != "/"]) == s.data.size
+            for s in a.addressable_shards
+        ]
+    )
+
+
+TARGETS = (
+    Target(
+        name="views.numbers",
+        parameters=anything,
+        arrays=blocks,
+        call=lambda p: written,
+        reference=reference,
+        specs=lambda p: (SPECS[p["lies"]],),
+        check=all_there,
+        given=("replicated", "sharded"),
+        under=("nothing",),
+    ),
+)
+
+test_case, test_lists, test_draws = make_tests(views, TARGETS, INNER)
