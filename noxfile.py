@@ -80,10 +80,9 @@ def build(run, folder, *files):
 
 
 def find_module_tests():
-    """Return the files with the tests of modules."""
+    """Return the folders with the tests of modules."""
     modules = sorted(Path("src/examples").glob("[!_]*.py"))
-    files = (Path("tests").rglob(f"test_{module.stem}.py") for module in modules)
-    return [str(file) for found in files for file in found]
+    return [f"tests/{module.stem}" for module in modules]
 
 
 def built(run):

@@ -48,8 +48,7 @@ def imported_names(name: str) -> frozenset[str]:
 def module_of(name: str) -> str:
     """Return the module that a file belongs to, such as `halo`, if it is of one."""
     file = Path(name)
-    in_folder = file.parts[0] == "tests" and len(file.parts) == 3
-    return file.parts[1] if in_folder else file.stem.removeprefix("test_")
+    return file.parent.name if file.parts[0] == "tests" else file.stem
 
 
 def named_modules(name: str) -> set[str]:
@@ -120,14 +119,7 @@ def file_of(nodeid: str) -> str:
 
 def tests_of_modules() -> list[str]:
     """Return the test files that belong to one module or launch file."""
-    places = "src/examples", "launch"
-    return [
-        name
-        for name in tracked_files()
-        if name.startswith("tests/test_") or TESTS.fullmatch(name)
-        if any((ROOT / f"{place}/{module_of(name)}.py").exists() for place in places)
-        or name.startswith(CLUSTER)
-    ]
+    return [name for name in tracked_files() if TESTS.fullmatch(name)]
 
 
 class Recorder:

@@ -156,7 +156,7 @@ USES = [  # of a factor of the matrix, which comes first
 ]
 # What they predict from is a number, or two arrays: their own tests compare.
 ELSEWHERE = {
-    f"examples.{name}": Path(__file__).with_name(f"test_{name}.py")
+    f"examples.{name}": Path(__file__).with_name(name) / f"test_{name}.py"
     for name in ("real_vector", "secular")
 }
 CASES = (

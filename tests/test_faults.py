@@ -25,7 +25,7 @@ def test_every_fault_fits_once_and_is_still_python(module):
 def test_five_faults_or_more_are_caught_by_tests_that_there_are(module):
     listed = faults.faults(module)
     assert len({fault["what"] for fault in listed}) >= 5
-    text = (TESTS / f"test_{module}.py").read_text()
+    text = (TESTS / f"{module}/test_{module}.py").read_text()
     tests = re.findall(r"^def (test_\w+)\(", text, re.M)
     for fault in listed:
         words = re.findall(r"\w+", fault["caught_by"])
@@ -34,12 +34,12 @@ def test_five_faults_or_more_are_caught_by_tests_that_there_are(module):
 
 def gate_tests() -> dict[str, list[str]]:
     """List the tests of modules that the gate runs, by module."""
-    files = [f"tests/test_{module}.py" for module in MODULES]
+    files = [f"tests/{module}" for module in MODULES]
     command = sys.executable, "-m", "pytest", "--collect-only", "-qm", "not weekly"
     done = subprocess.run(
         [*command, *files], cwd=faults.ROOT, capture_output=True, text=True, check=True
     )
-    found = re.findall(r"^tests/test_(\w+)\.py::(.*)$", done.stdout, re.M)
+    found = re.findall(r"^tests/(\w+)/test_\w+\.py::(.*)$", done.stdout, re.M)
     return {module: [test for of, test in found if of == module] for module in MODULES}
 
 
@@ -69,7 +69,7 @@ def test_the_gate_runs_a_test_that_catches_each_fault():
 
 
 def test_every_list_belongs_to_a_module():
-    assert {file.stem for file in faults.FOLDER.glob("*.toml")} <= {*MODULES}
+    assert {file.parent.name for file in TESTS.glob("*/faults.toml")} <= {*MODULES}
 
 
 def test_a_text_that_is_gone_is_an_error():

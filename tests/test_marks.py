@@ -24,15 +24,15 @@ def pytest_configure(config):
 SETTINGS = """
 [tool.pytest]
 testpaths = ["tests"]
-pythonpath = ["src", "docs/_ext"]
+pythonpath = ["src", "docs/_ext", "tests"]
 """
 FILES = {
     "pyproject.toml": SETTINGS,
     "tests/conftest.py": CONFTEST,
     "src/examples/halo.py": "width = 1\n",
     "src/examples/lu.py": "n = 1\n",
-    "tests/test_halo.py": "from examples import halo\ndef test_a():\n    halo.width\n",
-    "tests/test_lu.py": "from examples import lu\ndef test_b():\n    assert lu.n\n",
+    "tests/halo/test_halo.py": "from examples import halo\ndef test_a():\n    halo\n",
+    "tests/lu/test_lu.py": "from examples import lu\ndef test_b():\n    assert lu.n\n",
     "tests/test_engine.py": "def test_c():\n    pass\n",
     "docs/page.md": "words\n",
     ".gitignore": "__pycache__/\n.pytest_cache/\n",
@@ -113,7 +113,7 @@ def test_workers_mark_and_leave_out_the_same(project, cache):
     ("changed", "again"),
     [
         ("src/examples/halo.py", {"test_a"}),
-        ("tests/test_lu.py", {"test_b"}),
+        ("tests/lu/test_lu.py", {"test_b"}),
         ("pyproject.toml", {"test_a", "test_b"}),
         ("docs/page.md", set()),
     ],
@@ -142,7 +142,7 @@ def test_a_changed_variable_leaves_nothing_out(proved, changed):
     assert run(proved, **changed)[1] == ALL
 
 
-@pytest.mark.parametrize("words", [["-k", "test_a"], ["tests/test_halo.py"], ["-x"]])
+@pytest.mark.parametrize("words", [["-k", "test_a"], ["tests/halo"], ["-x"]])
 def test_a_part_of_the_tests_marks_nothing(project, cache, words):
     assert run(project, *words)[0] == 0
     assert marks_in(cache) == 0
@@ -151,17 +151,17 @@ def test_a_part_of_the_tests_marks_nothing(project, cache, words):
 @pytest.mark.parametrize("body", ["pytest.skip('no')", "pytest.xfail('no')", "1 / 0"])
 def test_what_did_not_pass_is_not_marked(project, cache, body):
     text = f"import pytest\ndef test_a():\n    {body}\n"
-    (project / "tests/test_halo.py").write_text(text)
+    (project / "tests/halo/test_halo.py").write_text(text)
     run(project)
     assert marks_in(cache) == 1
 
 
 def test_a_failure_deletes_the_mark_of_the_same_content(project, cache):
     text = "import os\ndef test_a():\n    assert 'FAIL' not in os.environ\n"
-    (project / "tests/test_halo.py").write_text(text)
+    (project / "tests/halo/test_halo.py").write_text(text)
     assert run(project)[0] == 0
     assert marks_in(cache) == 2
-    assert run(project, "tests/test_halo.py", FAIL="1")[0] == 1
+    assert run(project, "tests/halo/test_halo.py", FAIL="1")[0] == 1
     assert marks_in(cache) == 1
 
 
@@ -198,7 +198,7 @@ START = (
 
 @pytest.mark.parametrize("script", ["", READ, START.format(READ)])
 def test_what_is_not_in_the_digest_is_not_there(project, monkeypatch, tmp_path, script):
-    (project / "tests/test_halo.py").write_text(
+    (project / "tests/halo/test_halo.py").write_text(
         f"def test_a():\n    exec({script!r})\n"
     )
     for module in marks, incremental:
@@ -207,7 +207,7 @@ def test_what_is_not_in_the_digest_is_not_there(project, monkeypatch, tmp_path, 
     monkeypatch.setattr(incremental, "tracked_files", marks.tracked_files)
     for function in incremental.inputs_of_tests, incremental.imported_names:
         monkeypatch.setattr(incremental, function.__name__, function.__wrapped__)
-    assert run_alone("tests/test_halo.py", tmp_path / "alone") == bool(script)
+    assert run_alone("tests/halo/test_halo.py", tmp_path / "alone") == bool(script)
 
 
 @pytest.mark.weekly

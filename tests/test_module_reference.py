@@ -77,8 +77,8 @@ def site(tmp_path, monkeypatch):
     """Build a book with one page about the module `first`, and the reference."""
     examples = tmp_path / "src/examples"
     examples.mkdir(parents=True)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_first.py").write_text(TESTS)
+    (tmp_path / "tests/first").mkdir(parents=True)
+    (tmp_path / "tests/first/test_first.py").write_text(TESTS)
     kept = tmp_path / "docs" / module_reference.FORMER
     kept.parent.mkdir(parents=True)
     kept.write_text('first = ["before"]')
@@ -182,9 +182,11 @@ def test_the_rest_of_the_docstring_is_prose_and_its_legend_stays_laid_out(site):
 
 def test_the_names_of_its_tests_are_sentences(site):
     html = words(site("reference/modules/first.html"))
-    assert "2 sentences, each the name of a test in tests/test_first.py" in html
+    assert "2 sentences, each the name of a test in tests/first/test_first.py" in html
     assert "It returns x. Two of x are a pair." in html
-    (site.folder / "tests/test_first.py").write_text("def test_x_stays():\n    pass\n")
+    (site.folder / "tests/first/test_first.py").write_text(
+        "def test_x_stays():\n    pass\n"
+    )
     site.build()
     html = words(site("reference/modules/first.html"))
     assert "X stays." in html

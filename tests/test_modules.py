@@ -115,7 +115,7 @@ def test_it_has_a_page_and_a_test(module):
     """The page has its name, or shows some of its code: small ones share a page."""
     assert explained(module, PAGES)
     assert len(list(ROOT.glob(f"docs/*/{module.stem}.md"))) <= 1
-    assert (ROOT / f"tests/test_{module.stem}.py").exists()
+    assert (ROOT / f"tests/{module.stem}/test_{module.stem}.py").exists()
 
 
 def test_no_tool_has_the_name_of_a_module():

@@ -1,6 +1,6 @@
 """Put faults into the modules, one at a time: `tools/faults.py [MODULE ...]`.
 
-Each file of tests/faults lists faults of one module: the old text, the new one, and
+Each tests/MODULE/faults.toml lists faults of a module: the old text, the new one, and
 which tests must then fail. They run against a copy of the sources, and pass without a
 fault. A fault that ends the tests' process, or holds it up, is noticed too.
 """
@@ -14,14 +14,14 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "tests/faults"
+TESTS = ROOT / "tests"
 PASSED, FAILED = 0, 1  # pytest's exit codes; higher ones are for tests that cannot run
 LIMIT = 900  # seconds for a module's tests, on a busy machine
 
 
 def faults(module) -> list[dict[str, str]]:
     """Return the faults of a module, such as `fft`."""
-    return tomllib.loads((FOLDER / f"{module}.toml").read_text())["fault"]
+    return tomllib.loads((TESTS / f"{module}/faults.toml").read_text())["fault"]
 
 
 def broken(text, fault) -> str:
@@ -34,8 +34,8 @@ def broken(text, fault) -> str:
 def outcome(module, source, selection) -> str:
     """Run the selected tests of a module against a copy of the sources."""
     line = [sys.executable, "-m", "pytest", "-qx", "-mnot weekly"]
-    line += ["-p", "no:cacheprovider", "-o", f"pythonpath={source} docs/_ext tools"]
-    line += [f"tests/test_{module}.py"]
+    line += ["-p", "no:cacheprovider", f"tests/{module}"]
+    line += ["-o", f"pythonpath={source} docs/_ext tools tests"]
     place = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
@@ -78,7 +78,7 @@ def missed(module) -> list[str]:
 
 def main(modules) -> int:
     """Try the faults of the named modules, or of all; return 1 if one is missed."""
-    modules = modules or sorted(file.stem for file in FOLDER.glob("*.toml"))
+    modules = modules or sorted(f.parent.name for f in TESTS.glob("*/faults.toml"))
     found = [words for module in modules for words in missed(module)]
     print(*[f"MISSED {words}" for words in found] or ["all are caught"], sep="\n")
     return bool(found)

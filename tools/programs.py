@@ -180,7 +180,7 @@ def again(count) -> int:
             print(key, told["name"], machine, changed or "as kept", flush=True)
     if not keys:
         print("no page ran since this commit: nothing is drawn")
-    tests = sys.executable, "-m", "pytest", "-q", "-n0", "tests/test_machines.py"
+    tests = sys.executable, "-m", "pytest", "-q", "-n0", "tests/machines"
     failed = different or not (keys or os.environ.get("KEPT"))
     return int(bool(failed)) or subprocess.call(tests, cwd=ROOT)
 

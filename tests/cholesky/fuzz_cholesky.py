@@ -37,7 +37,7 @@ INNER = (
     "times",
     "update",
 )
-PROGRAM = ("order",)  # a picture of the order: see tests/test_cholesky.py
+PROGRAM = ("order",)  # a picture of the order: see tests/cholesky/test_cholesky.py
 
 inexact = st.sampled_from([*NUMBERS, "float16", "bfloat16"])  # others have no gradient
 anything = st.fixed_dictionaries(

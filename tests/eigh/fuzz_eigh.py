@@ -41,7 +41,7 @@ INNER = (
     "what_is_left",
     "whole",
 )
-PROGRAM = ("over_gaps",)  # of eigenvectors: see tests/test_eigh.py
+PROGRAM = ("over_gaps",)  # of eigenvectors: see tests/eigh/test_eigh.py
 
 shapes = st.fixed_dictionaries(
     {

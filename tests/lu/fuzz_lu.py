@@ -24,7 +24,7 @@ INNER = (
     *("factor_and_solve", "diagonal", "parity", "inverse_transposed"),
     "sign_and_logarithm",
 )
-PROGRAM = ("elimination_order",)  # a picture of the order: see tests/test_lu.py
+PROGRAM = ("elimination_order",)  # a picture of the order: see tests/lu/test_lu.py
 BLOCKS = jax.P("x", "y")
 
 

@@ -28,7 +28,7 @@ INNER = (
     "times_power",
     "until_good",
 )
-PROGRAM = "dense", "in_lines"  # its words: see tests/test_refinement.py
+PROGRAM = "dense", "in_lines"  # its words: see tests/refinement/test_refinement.py
 WIDE = "float64", "complex128"
 equations = st.fixed_dictionaries(
     {

@@ -181,7 +181,7 @@ def public(node):
 
 def tests_of(file) -> Path:
     """Return the file with the tests of a module."""
-    return file.parents[2] / f"tests/test_{file.stem}.py"
+    return file.parents[2] / f"tests/{file.stem}/test_{file.stem}.py"
 
 
 def sentences(file) -> list[str]:
@@ -245,7 +245,7 @@ def tests(file) -> str:
     """Return what the tests of a module say of it, folded."""
     if not (found := sentences(file)):
         return ""
-    name = f"tests/{tests_of(file).name}"
+    name = tests_of(file).relative_to(file.parents[2]).as_posix()
     start = f"(tests-{file.stem})=\n\n## What its tests say"
     count = f"{len(found)} sentences, each the name of a test in `{name}`"
     listed = "\n".join(f"- {sentence}" for sentence in found)

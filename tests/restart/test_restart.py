@@ -19,7 +19,7 @@ from on_devices import devices
 
 from examples import restart
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LOCAL = ROOT / "launch/local.py"
 EVERY, STEPS, KILLS = 5, 40, 4
 SEED = 63  # each process dies once in a step, and once while it saves

@@ -17,7 +17,7 @@ from examples.shardings import differences, notation
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 SHAPE = 8, 8
 EIGHT_COLUMNS = "0 1 2 3 4 5 6 7"
-WORDING = Path(__file__).parent / "wording/judge.txt"
+WORDING = Path(__file__).parents[1] / "wording/judge.txt"
 
 
 def as_text(boxes, shape):

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-ELASTIC = Path(__file__).parents[1] / "launch/elastic.py"
+ELASTIC = Path(__file__).parents[2] / "launch/elastic.py"
 SLOW = 600  # seconds after which a test has failed
 PATIENT = {"COLLECTIVE_SECONDS": "25", "HEARTBEAT_SECONDS": "40"}
 FILE = runpy.run_path(str(ELASTIC))

@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cholesky.test_cholesky import definite
 from jax.sharding import AxisType
 from on_devices import devices, noise
-from test_cholesky import definite
 
 from examples.cholesky import cho_factor, cost
 from examples.communication import measure

@@ -209,7 +209,7 @@ def test_a_part_that_no_row_has_is_refused(rows, where, tmp_path):
 # ------------------------------------------------------------------ what is kept
 
 
-KEPT = Path(__file__).parents[1] / "docs/reference/data/atlas.csv"
+KEPT = Path(__file__).parents[2] / "docs/reference/data/atlas.csv"
 MACHINES = {"CPU": "", "TPU v5p": "v5p:2x2x2", "H100": "h100"}
 
 

@@ -15,7 +15,7 @@ from examples.communication import Collective, Program, measure
 from examples.network import leaving, messages, sum_by_hosts
 
 P = jax.P
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "src" / "examples" / "network.py"
 MESHES = [(1, 1), (1, 8), (8, 1), (2, 4), (4, 2), (2, 3)]
 each_mesh = pytest.mark.parametrize("shape", MESHES, ids=str)

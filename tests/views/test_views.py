@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
-from test_pictures import SPECS, SVG
+from pictures.test_pictures import SPECS, SVG
 
 from examples.films import Film
 from examples.meshes import bytes_missing

@@ -14,7 +14,7 @@ from on_processes import SLOW, Group, begin
 from examples import processes
 from examples.processes import Processes, ProcessesError
 
-SOURCE = Path(__file__).parents[1] / "src"
+SOURCE = Path(__file__).parents[2] / "src"
 NAMES = """
 import os, time
 import jax

@@ -25,7 +25,7 @@ from throwaway import free_ports
 from examples import guard, restart
 from examples.guard import ExitCode, Guard, Kind, Message, own_line
 
-SOURCE = Path(__file__).parents[1] / "src"
+SOURCE = Path(__file__).parents[2] / "src"
 LIMIT = 300  # seconds from the event to the end of the last process, if all are slow
 HANGS = 600  # seconds after which a group is given up
 LONG = 2000  # a deadline that nobody waits for, and how long JAX itself would wait

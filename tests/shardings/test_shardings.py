@@ -20,7 +20,7 @@ from examples.shardings import (
     parse,
 )
 
-WORDING = Path(__file__).parent / "wording/shardings.txt"
+WORDING = Path(__file__).parents[1] / "wording/shardings.txt"
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 SHAPE = 8, 8
 

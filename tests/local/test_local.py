@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-LOCAL = Path(__file__).parents[1] / "launch/local.py"
+LOCAL = Path(__file__).parents[2] / "launch/local.py"
 SLOW = 200  # seconds after which a test has failed; who waits here waits for longer
 MEET = "--devices", "1", "--timeout", str(SLOW)
 

@@ -27,7 +27,7 @@ from examples.load import (
 )
 
 P = jax.P
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
     "JAX_NUM_CPU_DEVICES": "2",
     "JAX_PLATFORMS": "cpu",
