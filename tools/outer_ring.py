@@ -18,7 +18,7 @@ from gate import Step
 NOTED = Path("tests/last_green.csv")
 COLUMNS = "part", "commit", "day"
 LIMIT = 6 * 3600  # seconds for a part
-DRAWS = "-m weekly --hypothesis-profile=weekly"
+DRAWS = "-m weekly --hypothesis-profile=weekly --dist=worksteal --max-worker-restart=99"
 PARTS = [
     Step("draws", f"fuzz -- {DRAWS}", again="nox -s fuzz -- {}"),
     Step("faults", "faults", r"MISSED .*", "nox -s faults"),
