@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from fuzzing import FLOATS, NUMBERS, Target, dtypes, make_tests
+from halo.fuzz_halo import REFUSALS
 from hypothesis import strategies as st
 
 from examples import cg, halo
@@ -154,4 +155,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(cg, TARGETS, INNER)
+test_case, test_lists, test_draws = make_tests(cg, TARGETS, INNER, REFUSALS)

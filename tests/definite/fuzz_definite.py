@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from cholesky.fuzz_cholesky import both, inexact
+from cholesky.fuzz_cholesky import REFUSALS, both, inexact
 from fuzzing import NUMBERS, Target, make_tests
 from hypothesis import strategies as st
 
@@ -90,5 +90,5 @@ TARGETS = (
 )
 
 test_case, test_lists, test_draws = make_tests(
-    definite, TARGETS, INNER, program=PROGRAM
+    definite, TARGETS, INNER, REFUSALS, PROGRAM
 )

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 from fuzzing import NUMBERS, Target, dtypes, make_tests
 from hypothesis import strategies as st
+from lu.fuzz_lu import REFUSALS
 
 from examples import inverse, lu
 
@@ -104,4 +105,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(inverse, TARGETS, INNER)
+test_case, test_lists, test_draws = make_tests(inverse, TARGETS, INNER, REFUSALS)
