@@ -121,7 +121,8 @@ def test_notes_of_a_page_come_back_with_its_key(tmp_path, monkeypatch):
     monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path))
     assert notes.note_files("part/page") == []
     for key, program in ("old", "a"), ("new", "b"):
-        folder = notes.begin_notes("part/page", key)
+        notes.begin_notes("part/page", key)
+        folder = notes.notes_of("part/page")
         folder.mkdir(parents=True)
         (folder / f"{program}.json").write_text("{}")
         assert [file.stem for file in notes.note_files("part/page")] == [program]

@@ -1,9 +1,9 @@
 """Answers of other machines' compilers: where they are kept, and how a page gets them.
 
-`rows` reads what `nox -s programs` keeps. The start of each kernel calls `watch` (see
-kernels.py): when a page imports `examples.communication`, `tools/elsewhere.py` hands
-the answers to `measure`, and notes what the page measures. JAX is not imported before a
-page does that itself, so this file needs Python alone.
+`rows` reads what `nox -s remeasure -- programs` keeps. The start of each kernel calls
+`watch` (see kernels.py): when a page imports `examples.communication`,
+`tools/elsewhere.py` hands the answers to `measure`, and notes what the page measures.
+JAX is not imported before a page does that itself, so this file needs Python alone.
 """
 
 import csv

@@ -85,8 +85,9 @@ def faults(name, found) -> list[str]:
     said = ["its stub is accepted"] if stub.get("passed") else []
     said += [each["error"] for each in found if "error" in each]
     for each, answer in zip(others, wrong, strict=True):
+        text = each.get("text", "")  # none where there was an error
         if each.get("passed"):
             said.append(f"a wrong answer is accepted:\n{answer['answer']}")
-        elif answer["reason"].casefold() not in each.get("text", "").casefold():
-            said.append(f"{answer['reason']!r} is not in {each.get('text')}")
+        elif answer["reason"].casefold() not in text.casefold():
+            said += [f"{answer['reason']!r} is not in {text}"] if text else []
     return [f"exercise {name}: {fault}" for fault in said]
