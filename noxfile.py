@@ -59,7 +59,7 @@ def book(session):
 
 def is_built(folder):
     """Say whether the site in `folder` is newer than all that it is made of."""
-    end = folder / "find-index.js"  # docs/_ext/find.py writes it last
+    end = folder / "find-index.js"  # docs/_ext/search_index.py writes it last
     made_of = (f for place in ("docs", "src") for f in Path(place).rglob("*.*"))
     passing = {"_build", "__pycache__"}
     files = [f for f in made_of if f.is_file() and not passing & {*f.parts}]

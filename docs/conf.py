@@ -38,22 +38,22 @@ project = "Shardbook"
 author = "the Shardbook authors"
 html_title = project
 extensions = [
-    "accessible",
+    "accessibility",
     "book",
     "book.exercise_links",
     "bundle",
-    "every",
+    "every_lexer",
     "explorers",
-    "find",
-    "heads",
+    "link_preview",
     "myst_nb",
     "plots",
-    "share",
+    "search_index",
     "sphinx.ext.autodoc",
     "sphinx.ext.githubpages",
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
+    "style_classes",
     "svgmath",
     *["sphinxext.opengraph"] * bool(published),  # what a shared link shows
 ]
@@ -76,13 +76,13 @@ myst_substitutions = facts.substitutions()  # such as {{jax}}
 myst_heading_anchors = 3
 
 execution_environment = execution.environment(KERNEL)
-starting = kernels.START, kernels.HOOK, kernels.ELSEWHERE, DOCS / "matplotlibrc"
+starting = kernels.START, kernels.HOOK, kernels.MEASURE, DOCS / "matplotlibrc"
 playing = Path(play.__file__), Path(export.__file__), exercises.ATTEMPT
 execution_environment += "".join(file.read_text() for file in starting + playing)
 execution_kernels = str(DOCS / "_build/kernels")
 execution_variables = KERNEL
 execution_modules = str(ROOT / "src/examples")
-execution_kept = str(DOCS / "reference/data/programs.csv")
+execution_programs = str(DOCS / "reference/data/programs.csv")
 nb_execution_mode = "cache"
 nb_execution_cache_path = str((marks.cache_folder() or DOCS / "_build") / "pages")
 nb_execution_allow_errors = True  # all cells run; _ext/book judges each of them
@@ -117,7 +117,7 @@ html_sidebars = {
 html_theme_options = {
     "article_header_end": ["menus.html"],
     "article_header_start": ["front.html"],
-    "disable_search": True,  # of the theme: _ext/find.py has another
+    "disable_search": True,  # of the theme: _ext/search_index.py has another
     "logo": {"text": project},
     "navbar_persistent": [],  # the theme would show a second, empty header
     "pygments_light_style": "a11y-high-contrast-light",

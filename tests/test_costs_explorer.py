@@ -85,4 +85,4 @@ def test_each_row_of_a_table_is_as_wide_as_its_head():
     for rows in tables().values():
         assert len({len(row) for row in rows}) == 1
     assert len(explorers.script("costs").encode()) < 40 * 1024
-    assert explorer_costs.KEPT.name == "ring_cost.py"
+    assert explorer_costs.SOURCE.name == "ring_cost.py"

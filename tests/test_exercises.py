@@ -8,7 +8,7 @@ import ast
 import pytest
 from book import exercises
 from book.page import pages
-from kept import DOCS
+from site_cells import DOCS
 
 PAGES = [page for page in pages(DOCS) if page.exercises]
 EXERCISES = [(page, each.name) for page in PAGES for each in page.exercises]

@@ -1,8 +1,8 @@
 """Expectations are written from what was kept, and every lie in one is noticed."""
 
 import expect
-import kept
 import pytest
+import site_cells
 from book import export
 from book.page import Page
 from nbformat.v4 import new_output
@@ -38,8 +38,8 @@ def page(tmp_path, monkeypatch):
         '[project]\nrequires-python = ">=3.12"\ndependencies = []\n'
     )
     monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setattr(kept, "named", lambda names: [Page(file, file.parent)])
-    monkeypatch.setattr(kept.cells, "__defaults__", (tmp_path / "html",))
+    monkeypatch.setattr(site_cells, "named", lambda names: [Page(file, file.parent)])
+    monkeypatch.setattr(site_cells.cells, "__defaults__", (tmp_path / "html",))
     publish(file)
     return file
 

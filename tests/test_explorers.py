@@ -12,7 +12,7 @@ import jax
 import pytest
 import specs
 from book.page import Page, pages
-from book.plain import plain
+from book.plain_markdown import plain
 from tiny_site import Site
 
 from examples.cubes import cube

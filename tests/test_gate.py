@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import gate
-import outer_ring
 import psutil
 import pytest
+import weekly
 from gate import Step
 
 NOX = """
@@ -197,6 +197,6 @@ def test_red_lines_are_recognised(step, line, name):
 
 def test_every_session_is_there():
     sessions = (Path(__file__).parents[1] / "noxfile.py").read_text()
-    for step in gate.STEPS + outer_ring.PARTS:
+    for step in gate.STEPS + weekly.PARTS:
         name = step.session.partition(" ")[0].replace("-", "_")
         assert f"def {name}(session)" in sessions

@@ -7,7 +7,7 @@ import sys
 import explorers
 import pytest
 import remeasure
-from book import answers, facts
+from book import facts, program_table
 from book.page import pages
 from records import ROOT, keep, read
 
@@ -32,8 +32,8 @@ def test_transcripts_are_of_the_jax_of_the_lock():
 
 def test_every_table_is_read_by_a_page():
     used = {file.resolve() for page in pages(ROOT / "docs") for file in page.data}
-    used |= {explorers.explorer(name).KEPT for name in explorers.NAMES}
-    assert used | {answers.KEPT} >= FILES  # which every kernel reads
+    used |= {explorers.explorer(name).SOURCE for name in explorers.NAMES}
+    assert used | {program_table.TABLE} >= FILES  # which every kernel reads
 
 
 def test_rows_get_versions_and_date(tmp_path):

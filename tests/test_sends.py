@@ -12,7 +12,7 @@ from records import read
 
 ROWS = {
     tuple(row[key] for key in ("line", "specs", "result", "machine")): row
-    for row in read(sends.KEPT)
+    for row in read(sends.TABLE)
 }
 DRAWN = [  # of each kind, with and without collectives
     ("x.sum(0)", "x,y", ""),

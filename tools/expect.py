@@ -9,7 +9,7 @@ program said, not what is true. It never runs in CI.
 import os
 import sys
 
-import kept
+import site_cells
 import yaml
 from book import guards
 
@@ -73,9 +73,9 @@ def main(arguments) -> int:
     if os.environ.get("CI"):
         sys.exit("expectations are accepted by people: this never runs in CI")
     left = refused = 0
-    for page in kept.named([name for name in arguments if name != "--write"]):
+    for page in site_cells.named([name for name in arguments if name != "--write"]):
         lines = page.text.split("\n")
-        for cell, text, differs in reversed([*news(page, kept.cells(page))]):
+        for cell, text, differs in reversed([*news(page, site_cells.cells(page))]):
             wanted = guards.tidy(cell.options.get("expect", ""))
             print(f"{page.file}:{cell.line}\n{guards.difference(wanted, text)}\n")
             if differs:

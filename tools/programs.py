@@ -1,6 +1,6 @@
 """Compile what pages measure for machines that are not there: `tools/programs.py`.
 
-Pages leave their programs in docs/_build/programs (see elsewhere.py). Those that are
+Pages leave their programs in docs/_build/programs (see measure_hook.py). Those that are
 not kept yet are compiled for as many TPU v5p chips and H100 GPUs as they are for, and
 docs/reference/data/programs.csv keeps a row for each program and machine, this one
 included. Rows of programs that no page has any more go.
@@ -28,9 +28,9 @@ DOCS = ROOT / "docs"
 os.environ["JAX_PLATFORMS"] = "cpu"
 sys.path += [str(ROOT / "src"), str(DOCS / "_ext")]
 
-import elsewhere  # noqa: E402  (JAX reads the variable above)
+import measure_hook  # noqa: E402  (JAX reads the variable above)
 import numpy as np  # noqa: E402
-from book import answers, notes  # noqa: E402
+from book import notes, program_table  # noqa: E402
 from book.page import pages  # noqa: E402
 from jax._src import compiler  # noqa: E402  (a lowered program has no public way in)
 from jax._src.interpreters import mlir  # noqa: E402
@@ -78,7 +78,7 @@ def found(told, program, devices) -> dict:
     held = executable.get_compiled_memory_stats()
     kinds = {"arguments": "argument", "outputs": "output", "temporaries": "temp"}
     sizes = {k: getattr(held, f"{v}_size_in_bytes") for k, v in kinds.items()}
-    return elsewhere.found(replace(read_back, **sizes)) | {"seconds": seconds}
+    return measure_hook.found(replace(read_back, **sizes)) | {"seconds": seconds}
 
 
 def row(key, told, machine) -> dict:
@@ -92,7 +92,7 @@ def row(key, told, machine) -> dict:
         devices = chips(machine, told["devices"])
         return about | found(told, program, devices)
     except Exception as error:  # a compiler's refusal is an answer
-        return about | {"note": elsewhere.refusal(error)}
+        return about | {"note": measure_hook.refusal(error)}
 
 
 def chips(machine, count) -> list:
@@ -118,7 +118,7 @@ def noted() -> dict[str, tuple[dict, list[str]]]:
 
 def kept() -> dict[str, dict[str, dict]]:
     """Return what is kept: program -> machine -> row."""
-    return answers.by_program(answers.rows())
+    return program_table.by_program(program_table.rows())
 
 
 def wanted(programs) -> list[tuple[str, dict, str]]:
@@ -127,7 +127,7 @@ def wanted(programs) -> list[tuple[str, dict, str]]:
     return [
         (key, told, machine)
         for key, (told, _) in programs.items()
-        for machine in elsewhere.MACHINES
+        for machine in measure_hook.MACHINES
         if machine in told and machine not in old.get(key, {})
     ]
 
@@ -166,10 +166,10 @@ def again(count) -> int:
     drawn = [
         (key, told, machine)
         for key, (told, _) in noted().items()
-        for machine in elsewhere.MACHINES
+        for machine in measure_hook.MACHINES
         if machine in told and machine in old.get(key, {})
     ]
-    keys = sorted({key for key, *_ in drawn}, key=elsewhere.draw)[:count]
+    keys = sorted({key for key, *_ in drawn}, key=measure_hook.draw)[:count]
     different = 0
     for key, told, machine in drawn:
         if key in keys:
@@ -188,7 +188,7 @@ def again(count) -> int:
 def keep_all(new, where):
     """Write the table anew: rows found now, and older ones that a page still has."""
     played = {page for own in where.values() for page in own}
-    old = [*read(answers.KEPT), *new]
+    old = [*read(program_table.TABLE), *new]
     rows = {(each["program"], each["machine"]): each for each in old}
     stamped = []
     for (key, _), each in rows.items():
@@ -196,7 +196,7 @@ def keep_all(new, where):
         if own:
             stamped.append(each | {"pages": " ".join(sorted(own))})
     stamped.sort(key=lambda each: (each["pages"], each["program"], each["machine"]))
-    keep(answers.KEPT, stamped, packages=COMPILERS)
+    keep(program_table.TABLE, stamped, packages=COMPILERS)
 
 
 if __name__ == "__main__":

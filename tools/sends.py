@@ -38,7 +38,7 @@ from records import COMPILERS, keep, read, versions  # noqa: E402
 from examples import communication  # noqa: E402
 from examples.machines import described  # noqa: E402
 
-KEPT = ROOT / "docs/reference/data/sends.csv"
+TABLE = ROOT / "docs/reference/data/sends.csv"
 KEY = "line", "specs", "result", "machine"
 FOUND = "collectives", "sent", "held", "output", "explicit"
 MACHINES = {"CPU": None, "TPU v5p": "v5p:2x2x2", "H100": "h100"}
@@ -199,7 +199,7 @@ def answer(machine: str, line: str, specs: str, result: str) -> dict[str, object
 def wanted() -> list[tuple[str, str, str, str]]:
     """Return what has no row of these versions yet."""
     today = versions(COMPILERS).items()
-    known = {key_of(row) for row in read(KEPT) if today <= row.items()}
+    known = {key_of(row) for row in read(TABLE) if today <= row.items()}
     every = ((*question, machine) for question in questions() for machine in MACHINES)
     return [one for one in every if one not in known]
 
@@ -220,7 +220,7 @@ def ask(jobs, workers):
 
 def again(count: int) -> int:
     """Compile so many kept programs anew; return how many have another answer."""
-    drawn = random.sample(read(KEPT), count)
+    drawn = random.sample(read(TABLE), count)
     jobs = [key_of(row) for row in drawn]
     new = {key_of(row): row for row in ask(jobs, os.cpu_count())}
     differ = 0
@@ -245,9 +245,9 @@ def main():
     for row in ask(jobs, os.cpu_count()):
         new.append(row)
         if len(new) % 50 == 0:
-            keep(KEPT, new, order, COMPILERS)
+            keep(TABLE, new, order, COMPILERS)
             print(len(new), *key_of(row), row["sent"], flush=True)
-    keep(KEPT, new, order, COMPILERS)
+    keep(TABLE, new, order, COMPILERS)
 
 
 if __name__ == "__main__":

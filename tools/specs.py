@@ -80,7 +80,7 @@ def answer(exercise: str, mesh: str, shape: str, spec: str) -> dict[str, object]
 
 def main():
     """Ask everything anew, and keep it."""
-    keep(asked.KEPT, [answer(*question) for question in asked.questions()])
+    keep(asked.SOURCE, [answer(*question) for question in asked.questions()])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 from examples.ring_cost import KINDS, MACHINES, WAYS, Machine, hops, least, link_load
 from examples.ring_cost import network_cost as cost
 
-KEPT = Path(__file__).parents[2] / "src/examples/ring_cost.py"
+SOURCE = Path(__file__).parents[2] / "src/examples/ring_cost.py"
 INVENTED = 1e-6, 100e9  # the link of the page
 COUNTS = 2, 4, 8, 16, 32, 64, 128, 256, 512
 TWO = {16: (4, 4), 32: (4, 8), 64: (8, 8), 128: (8, 16), 256: (16, 16), 512: (16, 32)}

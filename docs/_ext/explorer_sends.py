@@ -7,7 +7,7 @@ from pathlib import Path
 from book.facts import facts
 from explorers import keyed
 
-KEPT = Path(__file__).parents[1] / "reference/data/sends.csv"
+SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 MACHINES = ["CPU", "TPU v5p", "H100"]
 PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
 NAMES = {"-": "None", "xy": '("x", "y")', "yx": '("y", "x")'}
@@ -50,7 +50,7 @@ MEANS = {  # what a device has after each, once a group
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
     """Return what is kept: (line, specs, result, machine) -> row."""
-    return keyed(KEPT, ("line", "specs", "result", "machine"))
+    return keyed(SOURCE, ("line", "specs", "result", "machine"))
 
 
 def amount(count) -> str:

@@ -16,7 +16,7 @@ from book.page import Page
 from explorers import keyed
 
 DOCS = Path(__file__).parents[1]
-KEPT = DOCS / "arrays/data/specs.csv"
+SOURCE = DOCS / "arrays/data/specs.csv"
 MESHES = {
     "8": '(8,), ("x",)',
     "2x4": '(2, 4), ("x", "y")',
@@ -143,7 +143,7 @@ def code(mesh, shape, text) -> str:
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
     """Return what is kept: (exercise or nothing, mesh, shape, spec) -> row."""
-    return keyed(KEPT, ("exercise", "mesh", "shape", "spec"))
+    return keyed(SOURCE, ("exercise", "mesh", "shape", "spec"))
 
 
 def questions() -> list[tuple[str, str, str, str]]:

@@ -7,7 +7,7 @@ table that they come from is newer (tools/ keeps the tables in `data/`); they ar
 scripts, since a page that was opened as a file may read no others. Each name has a
 module `explorer_NAME` with two functions: `data()`, a dict for JSON, and `tables()`,
 what stands there without script: title -> rows of cells, whose first row is their
-heading; and with `KEPT`, the file that both read. With `:few:` the tables are those of
+heading; and with `SOURCE`, the file that both read. With `:few:` the tables are those of
 a third function, `few()`. With `:exercise: TAG` an explorer takes the answer to that
 exercise, one of the module's `EXERCISES`; it has no tables.
 """
@@ -106,7 +106,7 @@ class Explorer(SphinxDirective):
         if name not in NAMES:
             raise self.error(f"no explorer {name}: pass one of {NAMES}")
         known = explorer(name)
-        for file in (known.__file__, known.KEPT):
+        for file in (known.__file__, known.SOURCE):
             self.env.note_dependency(str(file))
         self.env.metadata[self.env.docname].setdefault("explores", set()).add(name)
         more = [*self.options.get("class", []), *self.answers(name)]
@@ -141,7 +141,7 @@ def add_script(app, pagename, templatename, context, doctree):
 
 def is_current(file, name) -> bool:
     """Tell whether a script is newer than the code and the table that it is made of."""
-    sources = [*HERE.rglob("*.py"), *EXAMPLES.glob("*.py"), explorer(name).KEPT]
+    sources = [*HERE.rglob("*.py"), *EXAMPLES.glob("*.py"), explorer(name).SOURCE]
     latest = max(source.stat().st_mtime for source in sources)
     return file.exists() and file.stat().st_mtime > latest
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from book import proofs
+from book import claims
 from book.facts import ROOT, locked
 from book.page import Page
 
@@ -44,7 +44,7 @@ def count(app, doctree):
         app.env.metadata[name]["counts"] = {
             "pages": 1,
             "cells": len(cells),
-            "facts": sum(map(proofs.facts, cells)),
+            "facts": sum(map(claims.facts, cells)),
             "exercises": len(page.exercises),
         }
 

@@ -29,7 +29,7 @@ from book import (
     export,
     module_pictures,
     module_reference,
-    ways,
+    reading_map,
 )
 from book.page import Block, Page, parts
 
@@ -144,8 +144,8 @@ def with_lists(page, modules) -> str:
         "explorer": explorers.text,
         "module-page": lambda part: module_reference.said(page, modules, part.argument),
         "module-reference": lambda part: module_reference.text(page, modules),
-        "part-map": lambda part: ways.text(part, page),
-        "ways": lambda part: ways.text(part, page),
+        "part-map": lambda part: reading_map.text(part, page),
+        "ways": lambda part: reading_map.text(part, page),
     }
     found = []
     for part in parts(page.text):

@@ -5,7 +5,7 @@ key knows nothing of the modules that the cells import, nor of the environment, 
 page would keep its old outputs when one of them changes. Here both go into the
 kernelspec, as one digest, and Sphinx is told which files the page depends on. So do the
 files that a page reads: its front matter lists them as `data`, from the page's folder.
-And so does what is kept of the programs that a page measures (see tools/elsewhere.py).
+And so does what is kept of the programs that a page measures (see tools/measure_hook.py).
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.logging import getLogger
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
-from book import answers, exercises, marks, notes, play
+from book import exercises, marks, notes, play, program_table
 from book.page import Page, quiet
 
 LOG = getLogger(__name__)
@@ -71,7 +71,7 @@ def keyed(app, page) -> tuple[str, str, list[Path]]:
     digest = hashlib.sha256(repr(state).encode())
     for file in files:
         digest.update(file.name.encode() + file.read_bytes())
-    table = Path(app.config.execution_kept)
+    table = Path(app.config.execution_programs)
     if MEASURING in (file.name for file in files) and table.is_file():
         digest.update(repr(shown(table, page.name)).encode())
         files.append(table)
@@ -81,15 +81,15 @@ def keyed(app, page) -> tuple[str, str, list[Path]]:
 
 def shown(table, name) -> list[list[str]]:
     """Return what a page may show of its programs on other machines."""
-    rows = (row for row in answers.rows(table) if name in row["pages"].split())
+    rows = (row for row in program_table.rows(table) if name in row["pages"].split())
     return sorted([row[k] for k in SHOWN] for row in rows if row["machine"] != "CPU")
 
 
 def warn_of_missing(app):
     """Name the pages with programs that nobody compiled for other machines."""
-    table = Path(app.config.execution_kept)
+    table = Path(app.config.execution_programs)
     if table.is_file():
-        rows = answers.rows(table)
+        rows = program_table.rows(table)
         known = {row["program"] for row in rows if row["machine"] != "CPU"}
         for name in sorted(app.env.found_docs):
             noted = {file.stem for file in notes.note_files(name)}
@@ -186,7 +186,7 @@ def setup(app):
     """Register the settings and the handlers."""
     app.add_config_value("execution_environment", "", "env", str)
     app.add_config_value("execution_modules", "", "env", str)
-    app.add_config_value("execution_kept", "", "env", str)
+    app.add_config_value("execution_programs", "", "env", str)
     app.add_config_value("execution_kernels", "", "env", str)
     app.add_config_value("execution_variables", {"JAX_PLATFORMS": "cpu"}, "env", dict)
     app.connect("config-inited", make_cache)

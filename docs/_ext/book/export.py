@@ -21,7 +21,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from book import guards
 from book.facts import filled_in
 from book.page import Block, code_cell, parts, rewritten_below
-from book.plain import plain
+from book.plain_markdown import plain
 
 COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter

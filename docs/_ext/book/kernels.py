@@ -1,7 +1,7 @@
 """What every kernel that runs a page does first: IPython's start, in its own folder.
 
 It keeps the bases of errors (`start_kernel.py`). Programs that are measured get columns
-for other machines (`answers.py`, `tools/elsewhere.py`).
+for other machines (`program_table.py`, `tools/measure_hook.py`).
 
 What the site and the player of notebooks give all kernels stands here, too: XLA's
 flags, and limits that only end a hang.
@@ -13,8 +13,8 @@ from pathlib import Path
 from traitlets.config import Configurable
 
 START = Path(__file__).with_name("start_kernel.py")
-HOOK = Path(__file__).with_name("answers.py")
-ELSEWHERE = Path(__file__).resolve().parents[3] / "tools/elsewhere.py"
+HOOK = Path(__file__).with_name("program_table.py")
+MEASURE = Path(__file__).resolve().parents[3] / "tools/measure_hook.py"
 FLAGS = (  # a collective waits for a device that stands still
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600 "
     "--xla_cpu_collective_call_terminate_timeout_seconds=900"

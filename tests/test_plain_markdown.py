@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from book.page import Page
-from book.plain import plain
+from book.plain_markdown import plain
 
 DOCS = Path("/book/docs")
 PAGE = Page(DOCS / "arrays/meshes.md", DOCS)

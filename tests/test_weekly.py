@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import gate
-import outer_ring
 import pytest
+import weekly
 from gate import Step
 
 NOX = """
@@ -24,30 +24,30 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", {**os.environ})
     monkeypatch.setattr(gate, "NOX", (sys.executable, "nox.py"))
-    monkeypatch.setattr(outer_ring, "find_commit", lambda: "1234567")
+    monkeypatch.setattr(weekly, "find_commit", lambda: "1234567")
     Path("nox.py").write_text(NOX)
-    outer_ring.NOTED.parent.mkdir()
-    outer_ring.NOTED.write_text("part,commit,day\nc,1234567,2026-11-26\n")
+    weekly.NOTED.parent.mkdir()
+    weekly.NOTED.write_text("part,commit,day\nc,1234567,2026-11-26\n")
     return tmp_path
 
 
 def test_what_is_green_is_noted_and_does_not_run_again(folder):
-    assert outer_ring.main([], PARTS) == 1
+    assert weekly.main([], PARTS) == 1
     assert Path("ran").read_text() == "ab"
-    assert {name: note["commit"] for name, note in outer_ring.read_notes().items()} == {
+    assert {name: note["commit"] for name, note in weekly.read_notes().items()} == {
         "a": "1234567",
         "c": "1234567",
     }
-    assert outer_ring.main(["a", "c"], PARTS) == 0
-    assert outer_ring.main([], PARTS) == 1
+    assert weekly.main(["a", "c"], PARTS) == 0
+    assert weekly.main([], PARTS) == 1
     assert Path("ran").read_text() == "abb"
 
 
 def test_another_commit_runs_all(folder, monkeypatch):
-    monkeypatch.setattr(outer_ring, "find_commit", lambda: "7654321")
-    assert outer_ring.main([], PARTS) == 1
+    monkeypatch.setattr(weekly, "find_commit", lambda: "7654321")
+    assert weekly.main([], PARTS) == 1
     assert Path("ran").read_text() == "abc"
 
 
 def test_notes_name_parts_that_there_are():
-    assert outer_ring.read_notes().keys() <= {part.name for part in outer_ring.PARTS}
+    assert weekly.read_notes().keys() <= {part.name for part in weekly.PARTS}

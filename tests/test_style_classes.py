@@ -21,7 +21,7 @@ OTHER = "# Other\n\nNothing wide.\n"
 
 
 def built(folder, page="index.html"):
-    settings = {"extensions": ["myst_nb", "sphinx_design", "heads"]}
+    settings = {"extensions": ["myst_nb", "sphinx_design", "style_classes"]}
     return Site(folder, {"index.md": PAGE, "other.md": OTHER}, **settings)(page)
 
 

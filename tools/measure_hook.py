@@ -1,6 +1,6 @@
 """What other machines make of the programs that pages measure.
 
-A kernel that runs a page calls `install` (see docs/_ext/book/answers.py). From then on
+A kernel that runs a page calls `install` (see docs/_ext/book/program_table.py). From then on
 `measure` shows, beside what this machine's compiler makes of a program, the kept
 answers of the machines in `MACHINES`. A program is told by its StableHLO: JAX's own
 output with all shardings, before a compiler has seen it. While the site is built, each

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import elsewhere
 import jax
 import jax.numpy as jnp
+import measure_hook
 import pytest
-from book import answers, notes
+from book import notes, program_table
 from book.facts import facts
 from on_devices import mesh_of
 from records import read
@@ -52,15 +52,15 @@ def split(shape, spec, mesh, dtype="float32"):
     ],
 )
 def test_collectives_are_read_back_as_they_were_written(found):
-    text = elsewhere.written(found)
-    assert tuple(elsewhere.collectives(text, communication)) == found
+    text = measure_hook.written(found)
+    assert tuple(measure_hook.collectives(text, communication)) == found
 
 
 def test_equal_collectives_share_an_item_and_one_unknown_loop_makes_all_unknown():
     one = Collective("all-gather", 512, ("x",), GROUPS, 2)
     many = Collective("all-gather", 512, ("x",), GROUPS, None)
-    assert elsewhere.written([one, one]).startswith("4 all-gather of 512 B over x")
-    assert elsewhere.written([one, many]).startswith("? all-gather")
+    assert measure_hook.written([one, one]).startswith("4 all-gather of 512 B over x")
+    assert measure_hook.written([one, many]).startswith("? all-gather")
 
 
 # ------------------------------------------------------------------------ the key
@@ -76,17 +76,17 @@ def test_a_program_is_told_by_what_it_does_and_by_its_shardings():
         "another type": lowered(jnp.sum, split((64, 8), P("x"), mesh, "int32")),
         "max": lowered(jnp.max, split((64, 8), P("x"), mesh)),
     }
-    keys = {name: elsewhere.key_of(low) for name, (_, low) in programs.items()}
+    keys = {name: measure_hook.key_of(low) for name, (_, low) in programs.items()}
     assert len({*keys.values()}) == len(keys)
     again = lowered(lambda x: x.sum(), split((64, 8), P("x"), mesh))
     same = lowered(lambda x: x.sum(), split((64, 8), P("x"), mesh))
-    assert elsewhere.key_of(again[1]) == elsewhere.key_of(same[1])
+    assert measure_hook.key_of(again[1]) == measure_hook.key_of(same[1])
 
 
 KEY = """\
 import sys
 sys.path[:0] = {paths}
-import elsewhere, jax, jax.numpy as jnp
+import measure_hook, jax, jax.numpy as jnp
 from jax.experimental.custom_partitioning import custom_partitioning
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 4)
@@ -101,7 +101,7 @@ taught.def_partition(
 def f(x):
     jax.debug.callback(lambda x: None, x[0, 0])
     return (jnp.linalg.inv(taught(x)) * jnp.arange(8.0)).sum()
-print(elsewhere.key_of(jax.jit(f).lower(x)))
+print(measure_hook.key_of(jax.jit(f).lower(x)))
 """
 
 
@@ -110,7 +110,7 @@ def test_options_of_a_compiler_tell_programs_apart_and_do_not_travel(tmp_path, k
     asking = {"xla_cpu_enable_fast_math": True}
     keep(notes=tmp_path / "page")
     plain, other = jax.jit(jnp.sum), jax.jit(jnp.sum, compiler_options=asking)
-    assert elsewhere.key_of(plain.lower(x)) != elsewhere.key_of(other.lower(x))
+    assert measure_hook.key_of(plain.lower(x)) != measure_hook.key_of(other.lower(x))
     measure(other, x)
     (file,) = tmp_path.glob("page/*.json")
     assert "compiler_options" in json.loads(file.read_text())["H100"]["note"]
@@ -153,16 +153,16 @@ def keep(tmp_path, monkeypatch):
             writer = csv.DictWriter(file, [*columns])
             writer.writeheader()
             writer.writerows(rows)
-        kept = answers.by_program(answers.rows(table))
-        elsewhere.install(communication, kept, notes)
+        kept = program_table.by_program(program_table.rows(table))
+        measure_hook.install(communication, kept, notes)
 
     return keep
 
 
 def kept_row(low, machine, **found):
-    row = {"program": elsewhere.key_of(low), "machine": machine, "note": ""}
+    row = {"program": measure_hook.key_of(low), "machine": machine, "note": ""}
     sizes = {"arguments": 64, "outputs": 4, "temporaries": 2048}
-    collectives = elsewhere.written([Collective("all-gather", 256, ("x",), GROUPS)])
+    collectives = measure_hook.written([Collective("all-gather", 256, ("x",), GROUPS)])
     made = {"jax": jax.__version__, "libtpu": facts().libtpu}
     return row | sizes | made | {"collectives": collectives} | found
 
@@ -230,11 +230,11 @@ def test_a_page_leaves_what_nobody_compiled_as_others_lower_it(keep, tmp_path):
     measure(jnp.sum, a)
     measure(lambda b: jnp.linalg.inv(b @ b.T), b)
     notes = {f.stem: json.loads(f.read_text()) for f in tmp_path.glob("page/*.json")}
-    assert "H100" not in notes.pop(elsewhere.key_of(known))
+    assert "H100" not in notes.pop(measure_hook.key_of(known))
     (new,) = notes.values()
     assert new["devices"] == 8
     assert {"x": 2, "y": 4} in new["meshes"]
-    tpu, gpu = (bytes.fromhex(new[name]["module"]) for name in elsewhere.MACHINES)
+    tpu, gpu = (bytes.fromhex(new[name]["module"]) for name in measure_hook.MACHINES)
     assert b"lapack" not in tpu + gpu  # but what each of them calls
     assert tpu != gpu
 
@@ -242,11 +242,11 @@ def test_a_page_leaves_what_nobody_compiled_as_others_lower_it(keep, tmp_path):
 def test_a_commit_draws_some_of_what_is_kept_and_no_commit_draws_nothing(monkeypatch):
     keys = [f"{n:016x}" for n in range(400)]
     monkeypatch.delenv("BOOK_DRAW", raising=False)
-    assert not any(elsewhere.draw(key).startswith("0") for key in keys)
+    assert not any(measure_hook.draw(key).startswith("0") for key in keys)
     drawn = {}
     for commit in "abc":
         monkeypatch.setenv("BOOK_DRAW", commit)
-        drawn[commit] = {key for key in keys if elsewhere.draw(key).startswith("0")}
+        drawn[commit] = {key for key in keys if measure_hook.draw(key).startswith("0")}
         assert 5 < len(drawn[commit]) < 60
     assert len({frozenset(each) for each in drawn.values()}) == 3
 
@@ -272,7 +272,7 @@ def test_the_hook_waits_for_the_import_and_touches_nothing_else(tmp_path):
     tool.write_text(
         "def install(module, kept, notes): module.installed = notes or 'yes'"
     )
-    run = [sys.executable, "-c", HOOK, tool, answers.__file__, tmp_path]
+    run = [sys.executable, "-c", HOOK, tool, program_table.__file__, tmp_path]
     clean = {k: v for k, v in os.environ.items() if k != "BOOK_NOTES"}
     done = subprocess.run(run, env=clean, capture_output=True, text=True, check=True)
     assert done.stdout == "yes\n"
@@ -280,12 +280,12 @@ def test_the_hook_waits_for_the_import_and_touches_nothing_else(tmp_path):
 
 def test_every_kept_program_has_an_answer_of_each_machine():
     machines = {}
-    for row in read(answers.KEPT):
+    for row in read(program_table.TABLE):
         machines.setdefault(row["program"], set()).add(row["machine"])
-        assert row["note"] or elsewhere.program(row, communication)
+        assert row["note"] or measure_hook.program(row, communication)
         assert row["pages"]
     assert {frozenset(each) for each in machines.values()} == {
-        frozenset({"CPU", *elsewhere.MACHINES})
+        frozenset({"CPU", *measure_hook.MACHINES})
     }
 
 
@@ -293,11 +293,11 @@ def test_every_kept_program_has_an_answer_of_each_machine():
 def test_most_programs_send_the_same_elsewhere_and_few_hold_the_same(machine, part):
     """The page on costs says so of all programs that the book measures."""
     kept = {}
-    for row in read(answers.KEPT):
+    for row in read(program_table.TABLE):
         if not row["note"]:
             kept.setdefault(row["program"], {})[row["machine"]] = row
     both = [
-        [elsewhere.program(rows[name], communication) for name in ("CPU", machine)]
+        [measure_hook.program(rows[name], communication) for name in ("CPU", machine)]
         for rows in kept.values()
         if len(rows) == 3
     ]

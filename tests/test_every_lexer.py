@@ -24,7 +24,7 @@ pass
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     settings = {
-        "extensions": ["every", "myst_nb"],
+        "extensions": ["every_lexer", "myst_nb"],
         "nb_execution_mode": "off",
     }
     folder = tmp_path_factory.mktemp("site")

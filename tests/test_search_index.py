@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import find
 import pytest
+import search_index
 from book.error_index import ErrorEntry
 from docutils import nodes
 from tiny_site import HEAD, Site
@@ -44,7 +44,7 @@ $$ \\alpha $$
 OTHER = "# Other\n\nAnother page.\n"
 LIST = "# All modules\n\nA list of all.\n"
 SETTINGS = {
-    "extensions": ["myst_nb", "find"],
+    "extensions": ["myst_nb", "search_index"],
     "nb_execution_mode": "force",
     "myst_enable_extensions": ["dollarmath"],
     "html_theme": "sphinx_book_theme",
@@ -59,7 +59,7 @@ SETTINGS = {
 
 def index_of(site) -> dict:
     """Return what the script gives to the search."""
-    text = site(find.INDEX).removeprefix("finder.data = ").removesuffix(";\n")
+    text = site(search_index.INDEX).removeprefix("finder.data = ").removesuffix(";\n")
     return json.loads(text)
 
 
@@ -99,7 +99,7 @@ def test_a_line_of_output_whose_words_are_known_is_left_out(site):
 
 
 def test_solutions_are_not_found(site):
-    assert "hidden_solution" not in site(find.INDEX)
+    assert "hidden_solution" not in site(search_index.INDEX)
 
 
 def test_lists_of_everything_are_marked(site):
@@ -115,12 +115,12 @@ def test_an_entry_has_its_words_and_the_length_of_cause_and_cure():
     entry = ErrorEntry(words=["the words"])
     said = "the words  ValueError", "The cause. Do: the cure.", "a link"
     entry.extend(nodes.paragraph("", text) for text in said)
-    told, length = find.fits(entry)
+    told, length = search_index.fits(entry)
     assert told == ["the words"]
     assert (
-        find.words(entry)[0][:length] == "the words ValueError The cause. Do: the cure."
+        search_index.words(entry)[0][:length] == "the words ValueError The cause. Do: the cure."
     )
-    assert find.fits(nodes.section()) == []
+    assert search_index.fits(nodes.section()) == []
 
 
 def test_every_page_keeps_what_is_typed_before_its_scripts(site):
@@ -148,8 +148,8 @@ def test_no_page_loads_more_than_one_small_script(site):
     for page in "index.html", "search.html":
         html = site(page)
         assert "find.js" in html
-        assert not any(Path(name).name in html for name in (find.INDEX, *find.UNUSED))
-    assert not any((site.out / name).exists() for name in find.UNUSED)
+        assert not any(Path(name).name in html for name in (search_index.INDEX, *search_index.UNUSED))
+    assert not any((site.out / name).exists() for name in search_index.UNUSED)
     assert (site.out / "_static/vendor/minisearch.js").exists()
 
 
@@ -162,7 +162,7 @@ def test_the_page_of_results_leads_on_without_a_script(site):
 
 def test_a_page_that_changes_or_goes_is_not_found_as_it_was(tmp_path):
     site = Site(tmp_path, {"index.md": OTHER, "more.md": LIST}, **SETTINGS)
-    before = site(find.INDEX)
+    before = site(search_index.INDEX)
     (tmp_path / "docs/more.md").unlink()
     (tmp_path / "docs/index.md").write_text("# New\n\nOther words.\n")
     site.build()
@@ -171,12 +171,12 @@ def test_a_page_that_changes_or_goes_is_not_found_as_it_was(tmp_path):
     (tmp_path / "docs/index.md").write_text(OTHER)
     (tmp_path / "docs/more.md").write_text(LIST)
     site.build()
-    assert site(find.INDEX) == before
+    assert site(search_index.INDEX) == before
 
 
 def test_the_words_of_an_output_of_html_are_found_without_its_drawing():
     html = "<table><tr><td>sent</td></tr><tr><td>&lt;4 B</td></tr></table><svg>x</svg>"
-    assert find.plain(html).split() == ["sent", "<4", "B"]
+    assert search_index.plain(html).split() == ["sent", "<4", "B"]
 
 
 def test_the_kept_library_has_its_licence():

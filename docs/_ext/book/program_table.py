@@ -2,7 +2,7 @@
 
 `rows` reads what `nox -s remeasure -- programs` keeps. The start of each kernel calls
 `watch` (see kernels.py): when a page imports `examples.communication`,
-`tools/elsewhere.py` hands the answers to `measure`, and notes what the page measures.
+`tools/measure_hook.py` hands the answers to `measure`, and notes what the page measures.
 JAX is not imported before a page does that itself, so this file needs Python alone.
 """
 
@@ -17,14 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-KEPT = ROOT / "docs/reference/data/programs.csv"
-TOOL = ROOT / "tools/elsewhere.py"
+TABLE = ROOT / "docs/reference/data/programs.csv"
+TOOL = ROOT / "tools/measure_hook.py"
 MODULE = "examples.communication"
 
 Row = dict[str, str]
 
 
-def rows(table=KEPT) -> list[Row]:
+def rows(table=TABLE) -> list[Row]:
     """Return what is kept, if it was made with the versions that the book is for."""
     if not table.is_file():
         return []

@@ -9,7 +9,7 @@ import textwrap
 
 import explorers
 
-from book import error_index, ways
+from book import error_index, reading_map
 from book.page import block, parser, rewritten
 
 NOTES = {"attention", "caution", "danger", "hint", "important", "note", "tip"}
@@ -72,8 +72,8 @@ def fenced(token, text, page) -> list[str]:
         return []
     if part.name == "error-index":
         return [plain(error_index.text(page), page)]
-    if part.name in ways.TEXT:
-        return [plain(ways.text(part, page), page)]
+    if part.name in reading_map.TEXT:
+        return [plain(reading_map.text(part, page), page)]
     if part.name in NOTES | TITLES:
         return ["", textwrap.indent(quoted(part, page), part.indent), ""]
     return [textwrap.indent(form(part, page), part.indent)]
@@ -113,7 +113,7 @@ def figure(part, page) -> str:
     if part.name not in ("figure", "image"):
         raise ValueError(
             f"{page.name}: the directive {part.name!r} has no form in a notebook; "
-            "write it in plain Markdown, or give it one in plain.py"
+            "write it in plain Markdown, or give it one in plain_markdown.py"
         )
     image = f"![{part.options.get('alt', '')}]({part.argument})"
     return f"{image}\n\n{plain(part.content, page)}"

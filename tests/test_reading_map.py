@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from book import contents, ways
+from book import contents, reading_map
 from book.page import Page
-from book.plain import plain
+from book.plain_markdown import plain
 from tiny_site import Site
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -50,7 +50,7 @@ PAGES = {
     "c/v.md": "# V\n\nSee [y](../b/y.md).\n",
     "d/list.md": "# A list\n",
 }
-SETTINGS = {"extensions": ["myst_nb", "book.ways"], "nb_execution_mode": "off"}
+SETTINGS = {"extensions": ["myst_nb", "book.reading_map"], "nb_execution_mode": "off"}
 SETTINGS["myst_heading_anchors"] = 1
 
 
@@ -169,7 +169,7 @@ def test_a_notebook_has_them_as_lists(site):
     ("minutes", "words"), [(5, "5 min"), (60, "1 h"), (125, "2 h 5 min")]
 )
 def test_minutes_are_told_in_hours(minutes, words):
-    assert ways.time(minutes) == words
+    assert reading_map.time(minutes) == words
 
 
 # -------------------------------------------------------------------- the front page
@@ -184,15 +184,15 @@ def of_the_book():
 
 
 def test_an_hour_is_enough_for_the_pages_of_an_hour():
-    book, (hour, ways_through) = ways.Book(DOCS), of_the_book()["ways"]
-    (way,) = ways.ways(hour.content, book)
+    book, (hour, ways_through) = reading_map.Book(DOCS), of_the_book()["ways"]
+    (way,) = reading_map.ways(hour.content, book)
     assert 45 <= sum(book.minutes[page] for page, _ in way["steps"]) <= 60
-    assert len(ways.ways(ways_through.content, book)) == 3
+    assert len(reading_map.ways(ways_through.content, book)) == 3
 
 
 def test_the_map_of_the_book_can_be_drawn():
     (block,) = of_the_book()["part-map"]
-    parts = ways.drawn(block.content, ways.Book(DOCS))
+    parts = reading_map.drawn(block.content, reading_map.Book(DOCS))
     assert [part["name"] for part in parts] == [
         name for name, _ in contents.parts(DOCS)
     ]

@@ -26,7 +26,7 @@ mystnb:
 @pytest.fixture
 def html(tmp_path):
     settings = {
-        "extensions": ["myst_nb", "accessible"],
+        "extensions": ["myst_nb", "accessibility"],
         "html_theme": "sphinx_book_theme",
         "nb_execution_mode": "off",
         "suppress_warnings": ["misc.highlighting_failure"],
