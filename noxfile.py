@@ -86,7 +86,7 @@ def find_module_tests():
     return [f"tests/{module.stem}" for module in modules]
 
 
-def built(run):
+def build_if_old(run):
     """Build the site, if it is older than what it is made of."""
     if not is_built(BUILD / "html"):
         build(run, BUILD / "html")
@@ -160,7 +160,7 @@ def fuzz(session):
 def links(session):
     """Follow all links inside the site; old anchors stay; `-- --external` others."""
     run = book(session)
-    built(run)
+    build_if_old(run)
     only = "--no-progress", "--extensions=html", "--exclude-path=_static"
     if session.posargs == ["--external"]:
         accept = "--accept=200..=399,403,405,429,503"
@@ -189,7 +189,7 @@ def page(session):
 def browser(session):
     """Open every page of the site in Chromium, and try what a reader would."""
     run = book(session)
-    built(run)
+    build_if_old(run)
     npm = "npm", "install", "--no-save", "--no-package-lock"
     axe = f"--prefix={BUILD / 'npm'}", "axe-core@4.14.1"
     session.run_install(*npm, *axe, external=True)

@@ -20,7 +20,7 @@ from statistics import median
 import jax
 import numpy as np
 from jax import lax
-from timing import DOCS, keep, rounded, seconds
+from timing import DOCS, round_floats, seconds, write_rows
 
 from examples.collectives import (
     doubling_all_reduce,
@@ -92,7 +92,7 @@ def main():
         sent, took = ([line[key] for line in mine] for key in ("sent", "microseconds"))
         alpha, beta = fit(sent, took)
         print(f"{name:20} alpha {alpha:7.0f} us   beta {1e-3 * beta:6.2f} GB/s ", took)
-    keep(RESULTS, [rounded(line) for line in lines], dtype="float32")
+    write_rows(RESULTS, [round_floats(line) for line in lines], dtype="float32")
 
 
 if __name__ == "__main__":

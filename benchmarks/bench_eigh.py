@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
-from timing import DOCS, keep, race, rounded
+from timing import DOCS, race, round_floats, write_rows
 
 from examples.communication import measure
 from examples.eigh import eigh, eigvalsh
@@ -56,9 +56,9 @@ def main():
     lines = []
     sizes = [*map(int, sys.argv[1:])] or SIZES
     for case in itertools.product(PAIRS, sizes, ("float32", "float64")):
-        lines.append(rounded(run(*case)))
+        lines.append(round_floats(run(*case)))
         print(lines[-1], flush=True)
-    keep(RESULTS, lines)
+    write_rows(RESULTS, lines)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
-from timing import DOCS, keep, race, rounded
+from timing import DOCS, race, round_floats, write_rows
 
 from examples.cholesky import cho_factor, cost
 from examples.communication import measure
@@ -77,9 +77,9 @@ def main():
     """Print the table, and write it with the place and the day beside the pages."""
     lines = []
     for case in CASES:
-        lines.append(rounded(run(*case)))
+        lines.append(round_floats(run(*case)))
         print(lines[-1], flush=True)
-    keep(RESULTS, lines)
+    write_rows(RESULTS, lines)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType
 from jaxdecomp.fft import pfft3d
-from timing import DOCS, keep, race, rounded
+from timing import DOCS, race, round_floats, write_rows
 
 from examples import fft, four_steps
 from examples.communication import measure
@@ -99,9 +99,9 @@ def main():
     lines = []
     for part in fields, vectors:
         for line in part():
-            lines.append(rounded(line))
+            lines.append(round_floats(line))
             print(*lines[-1].values(), flush=True)
-    keep(RESULTS, lines, dtype="complex64")
+    write_rows(RESULTS, lines, dtype="complex64")
 
 
 if __name__ == "__main__":

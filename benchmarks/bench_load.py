@@ -33,7 +33,7 @@ import numpy as np
 import tensorstore
 import zarr
 from jax.experimental import multihost_utils
-from timing import keep
+from timing import write_rows
 
 from examples import load
 
@@ -282,7 +282,7 @@ def main(folder, *words):
                 "others {others_mib:5} (load {load})".format(**row),
                 flush=True,
             )
-            keep(target, [row], [(way,) for way in WAYS], PACKAGES, device=device)
+            write_rows(target, [row], [(way,) for way in WAYS], PACKAGES, device=device)
 
 
 if __name__ == "__main__":

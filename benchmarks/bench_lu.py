@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 from jax.sharding import AxisType
 from scalapack_mpi import X, Y, scaled_residual, system
-from timing import DOCS, keep, race, rounded
+from timing import DOCS, race, round_floats, write_rows
 
 from examples.communication import measure
 from examples.lu import cost, elimination_order, lu_factor, plan, solve
@@ -106,9 +106,9 @@ def growths():
     lines = []
     for shape in (1, 8), (2, 4), (4, 2), (8, 1):
         for n in 64, 256, 1024:
-            lines.append(rounded(grow(shape, n)))
+            lines.append(round_floats(grow(shape, n)))
             print(lines[-1], flush=True)
-    keep(GROWTH, lines)
+    write_rows(GROWTH, lines)
 
 
 def main():
@@ -120,10 +120,10 @@ def main():
     with jax.set_mesh(auto):
         for dtype in np.dtype("float32"), np.dtype("float64"):
             for n in SIZES:
-                line = rounded(run(n, dtype, rounds=5 if n > 2048 else 15))
+                line = round_floats(run(n, dtype, rounds=5 if n > 2048 else 15))
                 print(LINE.format(**line), flush=True)
                 lines.append(line)
-    keep(RESULTS, lines)
+    write_rows(RESULTS, lines)
     growths()
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType
-from timing import DOCS, keep, race, rounded
+from timing import DOCS, race, round_floats, write_rows
 
 from examples.collective_matmul import ag_matmul, matmul_rs, ring_matmul
 from examples.communication import measure
@@ -111,10 +111,10 @@ def main():
     lines = []
     for n in SIZES:
         for case in CASES:
-            line = rounded(run(case, n, rounds=5 if n > 2048 else 9))
+            line = round_floats(run(case, n, rounds=5 if n > 2048 else 9))
             print(LINE.format(**line), flush=True)
             lines.append(line)
-    keep(RESULTS, lines, dtype="float32")
+    write_rows(RESULTS, lines, dtype="float32")
 
 
 if __name__ == "__main__":

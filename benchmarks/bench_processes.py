@@ -12,7 +12,7 @@ import sys
 from statistics import median
 from time import perf_counter
 
-from timing import DOCS, keep, rounded
+from timing import DOCS, round_floats, write_rows
 
 from examples.processes import Processes
 
@@ -42,10 +42,10 @@ def main(rounds=7):
         ratio = median(turn[place] / turn[0] for turn in turns)
         seconds = median(turn[place] for turn in turns)
         lines.append(
-            rounded({"processes": count, "seconds": seconds, "imports": ratio})
+            round_floats({"processes": count, "seconds": seconds, "imports": ratio})
         )
         print(*lines[-1].values())
-    keep(RESULTS, lines, device="2 x cpu each")
+    write_rows(RESULTS, lines, device="2 x cpu each")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 from scalapack_mpi import X, Y, scaled_residual, system
-from timing import DOCS, keep, rounded
+from timing import DOCS, round_floats, write_rows
 
 from examples.lu import solve
 
@@ -85,10 +85,10 @@ def main():
         for dtype in "float32", "float64":
             for n in SIZES:
                 rounds = 5 if n > 2048 else 9
-                lines.append(rounded(run(n, dtype, ranks, rounds)))
+                lines.append(round_floats(run(n, dtype, ranks, rounds)))
                 print(*lines[-1].values(), flush=True)
         ranks.stdin.close()  # no more orders
-    keep(RESULTS, lines)
+    write_rows(RESULTS, lines)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def race(ours, theirs, *args, rounds=7):
     return [median(column) for column in zip(*times, strict=True)]
 
 
-def rounded(line):
+def round_floats(line):
     """Return a line of a table with the load of just now, and four digits of floats."""
     line = line | {"load": os.getloadavg()[0]}
     return {
@@ -47,9 +47,9 @@ def rounded(line):
     }
 
 
-def keep(path, lines, order=(), packages=("jax",), **more):
+def write_rows(path, lines, order=(), packages=("jax",), **more):
     """Write lines of measurements as CSV, with versions, date, machine and devices."""
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     here = {"load": f"{os.getloadavg()[0]:.1f}", "device": device}
     here |= {"cores": os.cpu_count()} | more
-    records.keep(path, [line | here | line for line in lines], order, packages)
+    records.write_table(path, [line | here | line for line in lines], order, packages)

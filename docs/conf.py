@@ -75,7 +75,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
 myst_substitutions = facts.substitutions()  # such as {{jax}}
 myst_heading_anchors = 3
 
-execution_environment = execution.environment(KERNEL)
+execution_environment = execution.digest_environment(KERNEL)
 starting = kernels.START, kernels.HOOK, kernels.MEASURE, DOCS / "matplotlibrc"
 playing = Path(play.__file__), Path(export.__file__), exercises.ATTEMPT
 execution_environment += "".join(file.read_text() for file in starting + playing)

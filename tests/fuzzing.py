@@ -95,13 +95,13 @@ def make_tests(module, targets, inner, refusals=(), program=()):
     jax.config.update("jax_num_cpu_devices", DEVICES)
     jax.config.update("jax_traceback_filtering", "off")
     targets = {target.name: replace(target, refusals=refusals) for target in targets}
-    kept = read_cases(module)
-    ids = [f"{case['target']}-{line}" for line, case in enumerate(kept, 1)]
+    cases = read_cases(module)
+    ids = [f"{case['target']}-{line}" for line, case in enumerate(cases, 1)]
     outcomes, reached = [], set()
 
     @pytest.mark.timeout(LIMIT)
     @pytest.mark.filterwarnings("ignore")
-    @pytest.mark.parametrize("case", kept, ids=ids)
+    @pytest.mark.parametrize("case", cases, ids=ids)
     def test_case(case):
         with record_calls(module, reached):
             outcomes.append((case["target"], run(targets[case["target"]], case)))
@@ -109,7 +109,7 @@ def make_tests(module, targets, inner, refusals=(), program=()):
     def test_lists():
         check_names(module, targets, inner, program)
         check_messages(refusals)
-        if len(outcomes) < len(kept):
+        if len(outcomes) < len(cases):
             pytest.skip("not all cases passed in this process")
         assert {*inner} <= reached
         assert expected_outcomes(targets.values()) <= {*outcomes}

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from book.api_index import Names, aliases, best, rank, tree
+from book.api_index import Names, best_places, find_aliases, parse_cell, rank
 from tiny_site import HEAD, Site
 
 PAGE = """
@@ -88,8 +88,8 @@ def test_the_table_follows_a_page_that_changes(site):
     ],
 )
 def test_names_are_found_as_the_book_writes_them(code, names):
-    cell = tree(code)
-    found = Names(aliases([cell]))
+    cell = parse_cell(code)
+    found = Names(find_aliases([cell]))
     found.visit(cell)
     assert found.found == names
 
@@ -101,5 +101,5 @@ def test_a_heading_may_write_a_name_with_hyphens():
 
 def test_no_page_fills_the_list():
     found = [(n, (f"page{n // 4}", f"at{n}", "")) for n in range(16)]
-    chosen = [n for _, n, _ in best(found)]
+    chosen = [n for _, n, _ in best_places(found)]
     assert chosen == ["at0", "at1", "at4", "at5", "at8"]

@@ -41,7 +41,7 @@ def built(folder):
 def site(tmp_path_factory):
     site = built(tmp_path_factory.mktemp("archive"))
     assert "shardbook.zip" not in site("part/less.html")
-    archive.write(site.out)
+    archive.write_archive(site.out)
     return site
 
 
@@ -76,7 +76,7 @@ def test_the_same_site_gives_the_same_bytes(site):
     first = (site.out / archive.NAME).read_bytes()
     for number, file in enumerate(sorted(site.out.rglob("*.html"))):
         os.utime(file, (number, number))
-    archive.write(site.out)  # the pages have the link now
+    archive.write_archive(site.out)  # the pages have the link now
     assert (site.out / archive.NAME).read_bytes() == first
 
 

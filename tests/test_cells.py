@@ -76,7 +76,7 @@ def write(book, cells):
 def build(book, *options):
     """Build the book; return the exit status and all that was said."""
     command = [sys.executable, "-m", "sphinx", "-W", *options, "docs", "html"]
-    kernels.prepare(book / "ipython")
+    kernels.prepare_profile(book / "ipython")
     env = os.environ | {"PYTHONPATH": str(EXTENSIONS)}
     env["IPYTHONDIR"] = str(book / "ipython")
     done = subprocess.run(
@@ -140,6 +140,6 @@ def test_an_option_that_cannot_be_read_ends_the_build_with_its_place(book):
 def test_words_of_a_folded_cell_may_hold_code():
     line = '<p class="{} admonition-title">Checked: `a < b`, `c`</p>\n<p>`d`</p>'
     context = {"body": line.format("collapsed") + line.format("expanded")}
-    cells.code_in_lines(None, "", "", context, None)
+    cells.format_fold_lines(None, "", "", context, None)
     shown = line.replace("`a < b`, `c`", "<code>a < b</code>, <code>c</code>")
     assert context["body"] == shown.format("collapsed") + shown.format("expanded")

@@ -27,7 +27,7 @@ from book.page import Cell
     ],
 )
 def test_each_comparison_is_a_fact(code, count):
-    assert claims.facts(Cell(True, code, 1)) == count
+    assert claims.count_claims(Cell(True, code, 1)) == count
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,15 @@ def test_each_comparison_is_a_fact(code, count):
     ],
 )
 def test_each_number_and_type_of_an_expected_line_is_a_fact(line, count):
-    assert claims.tokens(line) == count
-    assert claims.facts(Cell(True, "x", 1, options={"expect": f"{line}\n"})) == count
+    assert claims.count_tokens(line) == count
+    assert (
+        claims.count_claims(Cell(True, "x", 1, options={"expect": f"{line}\n"}))
+        == count
+    )
 
 
 def test_an_error_that_must_come_is_a_fact():
-    assert claims.facts(Cell(True, "f()", 1, options={"raises": "ValueError no"})) == 1
+    assert (
+        claims.count_claims(Cell(True, "f()", 1, options={"raises": "ValueError no"}))
+        == 1
+    )

@@ -11,25 +11,26 @@ import records
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs/global-view/data"
-ROWS = records.read(DATA / "compilers.csv")
+ROWS = records.read_table(DATA / "compilers.csv")
 MISSING = [p for p in ("libtpu", "jax_plugins") if importlib.util.find_spec(p) is None]
 
 
 @pytest.fixture(scope="module")
 def names():
-    return compilers.page()
+    return compilers.run_page_cells()
 
 
 def test_what_is_kept_was_compiled_from_the_programs_of_the_page(names):
     """Else run `nox -s remeasure -- compilers`, with the names of what changed."""
     kept = {row["program"]: row["lowered"] for row in ROWS}
     assert kept == {
-        name: compilers.lowered(*program) for name, program in names["programs"].items()
+        name: compilers.digest_program(*program)
+        for name, program in names["programs"].items()
     }
 
 
 def test_another_program_has_another_digest(names):
-    made = {compilers.lowered(*program) for program in names["programs"].values()}
+    made = {compilers.digest_program(*each) for each in names["programs"].values()}
     # "gather" and "gather x" are one program, for two kinds of meshes
     assert len(made) == len(names["programs"]) - 1
 
@@ -56,8 +57,8 @@ def test_instructions_lose_their_attributes_and_stay_in_order():
 
 
 def test_only_programs_that_are_compiled_again_lose_their_instructions():
-    old = records.read(DATA / "schedules.csv")
-    left = compilers.others(DATA / "schedules.csv", [{"program": "step"}])
+    old = records.read_table(DATA / "schedules.csv")
+    left = compilers.other_schedules(DATA / "schedules.csv", [{"program": "step"}])
     assert left == [row for row in old if row["program"] != "step"] != old
 
 

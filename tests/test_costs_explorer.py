@@ -5,7 +5,7 @@ import json
 import explorer_costs
 import explorers
 import pytest
-from explorer_costs import by, hows, networks, tables, time
+from explorer_costs import hows, networks, tables, time, with_algorithm
 from tiny_site import Site
 
 from examples.ring_cost import KINDS, MACHINES, hops, least, link_load
@@ -24,7 +24,8 @@ def test_every_choice_has_the_counts_of_the_module():
             for how in hows(axes):
                 rows = told["counts"][how][str(count)]
                 for kind, row in zip(DATA["kinds"], rows, strict=True):
-                    own, (far, needed) = by(axes, how), least(kind, by(axes, how))
+                    own = with_algorithm(axes, how)
+                    far, needed = least(kind, own)
                     assert row[:4:3] == [hops(kind, own), far]
                     assert row[1] == row[2] * link_load(kind, own)
                     assert row[4] == row[5] * needed

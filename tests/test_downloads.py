@@ -184,7 +184,7 @@ def test_the_release_is_the_one_that_the_book_is_for(book, monkeypatch, capsys):
     project = book / "pyproject.toml"
     project.write_text(PROJECT.replace("jax>=0.12", "jax>=0.13"))
     page = Page(book / "docs/part/less.md", book / "docs")
-    told = {"version": {"source": export.compared(page).source}}
+    told = {"version": {"source": export.version_cell(page).source}}
     assert "JAX 0.12 is older" in said(told, monkeypatch, capsys, "0.12")
 
 

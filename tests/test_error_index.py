@@ -12,7 +12,7 @@ from book.page import Page
 from tiny_site import HEAD, Site
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-TABLE = error_index.table_of(DOCS)
+TABLE = error_index.table_file(DOCS)
 CUT = {"divide-1", "network-6"}  # they were kept without their constant words
 OURS = "last value|raised|was in step|left without|took over|not answer|waited over"
 CELL = "\n```{{code-cell}}\n:raises: {}\n\n{}\n```\n"
@@ -20,13 +20,13 @@ CELL = "\n```{{code-cell}}\n:raises: {}\n\n{}\n```\n"
 
 @cache
 def table():
-    return error_index.entries(TABLE)
+    return error_index.read_entries(TABLE)
 
 
 @cache
 def cells():
     """Return the cells of each entry, those of each module, and those of neither."""
-    return error_index.sorted_out(DOCS)
+    return error_index.group_cells(DOCS)
 
 
 def names(text):

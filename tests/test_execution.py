@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from book.execution import environment, with_key
+from book.execution import digest_environment, insert_key
 from book.facts import facts
 from book.page import Page
 from tiny_site import HEAD
@@ -194,21 +194,21 @@ def test_a_lie_fails_the_build_which_names_the_page_and_the_cell(project, tell):
 
 def test_the_environment_is_the_python_its_packages_and_its_variables(monkeypatch):
     monkeypatch.setenv("JAX_ENABLE_X64", "0")
-    before = environment({"JAX_ENABLE_X64"})
-    assert environment({"JAX_ENABLE_X64"}) == before
+    before = digest_environment({"JAX_ENABLE_X64"})
+    assert digest_environment({"JAX_ENABLE_X64"}) == before
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
-    assert environment({"JAX_ENABLE_X64"}) != before
+    assert digest_environment({"JAX_ENABLE_X64"}) != before
     monkeypatch.setattr(sys, "version", "3.99")
-    assert environment(set()) != environment({"JAX_ENABLE_X64"})
+    assert digest_environment(set()) != digest_environment({"JAX_ENABLE_X64"})
 
 
 def test_a_new_jax_is_another_environment(monkeypatch):
     class Package:
         name, version = "jax", "99"
 
-    before = environment(set())
+    before = digest_environment(set())
     monkeypatch.setattr("importlib.metadata.distributions", lambda: [Package])
-    assert environment(set()) != before
+    assert digest_environment(set()) != before
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_imports_are_found_in_cells_alone(code, tmp_path):
 def test_the_key_moves_no_line():
     text = HEAD + PAGE.format(title="A", code="1")
     page = Page(Path("a.md"), Path(), source=text)
-    keyed = Page(Path("a.md"), Path(), source=with_key(page, "0123"))
+    keyed = Page(Path("a.md"), Path(), source=insert_key(page, "0123"))
     kernel = {"display_name": "Python 3", "name": "python3", "key": "0123"}
     assert keyed.front == page.front | {"kernelspec": kernel}
     assert keyed.text.splitlines()[10:] == text.splitlines()[10:]

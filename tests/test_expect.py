@@ -38,8 +38,10 @@ def page(tmp_path, monkeypatch):
         '[project]\nrequires-python = ">=3.12"\ndependencies = []\n'
     )
     monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setattr(site_cells, "named", lambda names: [Page(file, file.parent)])
-    monkeypatch.setattr(site_cells.cells, "__defaults__", (tmp_path / "html",))
+    monkeypatch.setattr(
+        site_cells, "find_pages", lambda names: [Page(file, file.parent)]
+    )
+    monkeypatch.setattr(site_cells.read_cells, "__defaults__", (tmp_path / "html",))
     publish(file)
     return file
 

@@ -12,7 +12,7 @@ import jax
 import pytest
 import specs
 from book.page import Page, pages
-from book.plain_markdown import plain
+from book.plain_markdown import to_markdown
 from tiny_site import Site
 
 from examples.cubes import cube
@@ -51,7 +51,7 @@ def test_the_data_of_an_explorer_are_loaded_in_a_moment(name):
 
 @each_explorer
 def test_tables_stand_on_the_page_and_in_its_markdown(name, tmp_path):
-    tables = explorers.explorer(name).tables()
+    tables = explorers.load(name).tables()
     site = built(tmp_path, name)
     html = site("index.html")
     assert not site.warnings
@@ -60,7 +60,7 @@ def test_tables_stand_on_the_page_and_in_its_markdown(name, tmp_path):
     assert "explore.js" in html
     assert site(f"_static/explorers/{name}.js") == explorers.script(name)
     page = Page(site.folder / "docs/index.md", site.folder / "docs")
-    lines = plain(page.text, page).splitlines()
+    lines = to_markdown(page.text, page).splitlines()
     assert sum(line.startswith("| ") for line in lines) == html.count("<tr")
     for title, rows in tables.items():
         assert {len(row) for row in rows} == {len(rows[0])}
@@ -85,7 +85,7 @@ def test_content_stands_in_the_place_of_tables(tmp_path):
     assert "<table" not in site("index.html")
     assert "The <em>tables</em> are elsewhere." in site("index.html")
     page = Page(site.folder / "docs/index.md", site.folder / "docs")
-    assert plain(page.text, page) == "# Book\n\nThe *tables* are elsewhere."
+    assert to_markdown(page.text, page) == "# Book\n\nThe *tables* are elsewhere."
 
 
 def test_the_front_page_has_a_table_of_what_it_asks(tmp_path):
@@ -96,7 +96,7 @@ def test_the_front_page_has_a_table_of_what_it_asks(tmp_path):
     ]
     assert site("index.html").count("<tr") == len(rows)
     page = Page(site.folder / "docs/index.md", site.folder / "docs")
-    assert "| `x.sum(0)` | 28 KiB |" in plain(page.text, page)
+    assert "| `x.sum(0)` | 28 KiB |" in to_markdown(page.text, page)
 
 
 def test_an_exercise_has_no_tables(tmp_path):
@@ -104,7 +104,7 @@ def test_an_exercise_has_no_tables(tmp_path):
     assert "<table" not in site("index.html")
     assert "answers-two-halves" in site("index.html")
     page = Page(site.folder / "docs/index.md", site.folder / "docs")
-    assert plain(page.text, page) == "# Book"
+    assert to_markdown(page.text, page) == "# Book"
 
 
 class TestSpecs:
@@ -124,7 +124,7 @@ class TestSpecs:
     def test_jax_says_the_same_of_some_states_today(self):
         questions = [each for each in explorer_specs.questions() if not each[0]]
         for question in random.sample(questions, 60):
-            kept, now = explorer_specs.rows()[question], specs.answer(*question)
+            kept, now = explorer_specs.rows()[question], specs.answer_row(*question)
             assert {k: kept[k] for k in FOUND} == {
                 k: str(now.get(k, "")) for k in FOUND
             }
@@ -132,8 +132,8 @@ class TestSpecs:
     def test_a_state_leaves_the_mesh_as_it_was(self):
         mesh = jax.make_mesh((4, 2), ("a", "b"))
         with jax.set_mesh(mesh):
-            specs.answer("", "2x4", "64", "x")
-            specs.answer("", "8", "12,20", "x,x")
+            specs.answer_row("", "2x4", "64", "x")
+            specs.answer_row("", "8", "12,20", "x,x")
             assert jax.sharding.get_mesh() == mesh
 
     def test_the_code_of_a_state_is_a_program(self, run, tmp_path):
@@ -146,7 +146,7 @@ class TestSpecs:
     def test_the_judge_says_the_same_of_every_answer_today(self):
         for question, kept in explorer_specs.rows().items():
             if question[0]:
-                now = specs.answer(*question)
+                now = specs.answer_row(*question)
                 assert {k: kept[k] for k in now} == now
 
     def test_each_exercise_that_asks_for_a_picture_can_be_answered(self):

@@ -20,7 +20,7 @@ COPIES |= {"logo.svg", "pictures.py"}
 
 
 def test_the_lock_holds_the_release_that_pages_are_written_for():
-    held = Version(facts.locked("jax"))
+    held = Version(facts.locked_version("jax"))
     assert f"{held.major}.{held.minor}" == BOOK.jax
     assert Version(BOOK.oldest_jax) <= held
 

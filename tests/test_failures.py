@@ -82,7 +82,7 @@ def test_lies_end_well():
 @pytest.mark.processes
 def test_a_case_runs():
     """That of the shortest: it is over at once."""
-    row = failures.row("process 0 killed")
+    row = failures.run_case("process 0 killed")
     assert "Failed to send RPC to coordination service" in row["seen"]
     assert row["code"] == "-6"
     assert int(row["seconds"]) < 60

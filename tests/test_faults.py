@@ -16,14 +16,14 @@ MODULES = sorted(file.stem for file in (faults.ROOT / "src/examples").glob("[!_]
 @pytest.mark.parametrize("module", MODULES)
 def test_every_fault_fits_once_and_is_still_python(module):
     text = (faults.ROOT / f"src/examples/{module}.py").read_text()
-    for fault in faults.faults(module):
-        ast.parse(faults.broken(text, fault))
+    for fault in faults.read_faults(module):
+        ast.parse(faults.apply_fault(text, fault))
         assert fault["new"] != fault["old"]
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_five_faults_or_more_are_caught_by_tests_that_there_are(module):
-    listed = faults.faults(module)
+    listed = faults.read_faults(module)
     assert len({fault["what"] for fault in listed}) >= 5
     text = (TESTS / f"{module}/test_{module}.py").read_text()
     tests = re.findall(r"^def (test_\w+)\(", text, re.M)
@@ -62,7 +62,7 @@ def test_the_gate_runs_a_test_that_catches_each_fault():
     missed = [
         f"{module}: {fault['what']}"
         for module, tests in gate_tests().items()
-        for fault in faults.faults(module)
+        for fault in faults.read_faults(module)
         if not any(selects(fault["caught_by"], test) for test in tests)
     ]
     assert missed == []
@@ -75,4 +75,4 @@ def test_every_list_belongs_to_a_module():
 def test_a_text_that_is_gone_is_an_error():
     fault = {"what": "nothing", "old": "gone", "new": "here"}
     with pytest.raises(ValueError, match="nothing: found 0 times, not once"):
-        faults.broken("a module", fault)
+        faults.apply_fault("a module", fault)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from book import guards
-from book.page import Page, quiet
+from book.page import Page, comment_options
 from nbformat.v4 import new_output
 
 from examples.magic import as_html
@@ -175,14 +175,14 @@ def test_lines_that_differ_in_dots_alone_are_not_told():
 
 def test_a_message_says_nothing_of_files_and_frames():
     message = f"bad at /tmp/x/1.py:3:4 (f)\n{'-' * 20}\nFor simplicity, JAX removed"
-    assert guards.told(message) == "bad at ... (f)"
-    assert guards.told("no /tmp/tmpa_1b/small here") == "no .../small here"
+    assert guards.clean_message(message) == "bad at ... (f)"
+    assert guards.clean_message("no /tmp/tmpa_1b/small here") == "no .../small here"
 
 
 @pytest.mark.parametrize("options", sorted({*KEPT, *BROKEN}))
 def test_options_become_comments_on_their_lines(options):
     before = page((options, "1"))
-    after = Page(before.file, before.docs, source=quiet(before))
+    after = Page(before.file, before.docs, source=comment_options(before))
     assert len(after.text.split("\n")) == len(before.text.split("\n"))
     assert [cell.options for cell in after.code] == [{}]
     assert after.code[0].source == before.code[0].source

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from throwaway import PROGRAMS, missing
-from transcripts import BINDINGS, VARIABLES, kept
+from throwaway import PROGRAMS, missing_packages
+from transcripts import BINDINGS, VARIABLES, read_transcripts
 
 from examples import restart
 from examples.guard import ExitCode
@@ -70,7 +70,7 @@ def test_a_failure_ends_the_other_processes(file):
 @each_file
 def test_the_page_names_it(file):
     assert file.name in PAGE
-    assert kept()["transcripts"][file.name]
+    assert read_transcripts()["transcripts"][file.name]
 
 
 def test_a_number_of_devices_follows_from_the_gpus_of_the_node():
@@ -198,7 +198,7 @@ def test_idle_gpus_fail(hello):
 
 
 def test_the_transcripts_have_versions():
-    data = kept()
+    data = read_transcripts()
     assert set(data["versions"]) == {"Slurm", "Open MPI", "JAX"}
     assert all(re.match(r"\d+\.\d+", version) for version in data["versions"].values())
 
@@ -211,15 +211,15 @@ def test_the_processes_of_a_transcript_are_those_of_its_file(file):
     words = f"of {count}: {each} of {count * each} devices on node, cpu, cpu, and"
     words += " the sum is right"
     expected = [f"process {number} {words}" for number in range(count)]
-    assert sorted(kept()["transcripts"][file.name]) == expected
+    assert sorted(read_transcripts()["transcripts"][file.name]) == expected
 
 
 def test_the_variables_are_those_that_jax_reads():
-    assert all(tuple(each) == VARIABLES for each in kept()["variables"])
+    assert all(tuple(each) == VARIABLES for each in read_transcripts()["variables"])
 
 
 def test_the_page_shows_every_binding_and_how_to_mend_it():
-    assert set(kept()["bindings"]) == set(BINDINGS)
+    assert set(read_transcripts()["bindings"]) == set(BINDINGS)
     for options in BINDINGS:
         last = options.removeprefix("--ntasks-per-node=4 --gres=gpu:4 ")
         assert f"| `{last}` |" in GPUS
@@ -296,9 +296,9 @@ def test_jax_may_ask_who_belongs_to_the_job():
 
 def test_a_missing_program_is_named_with_its_package(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    assert missing("srun", "slurmd") == "apt-get install slurm-wlm"
+    assert missing_packages("srun", "slurmd") == "apt-get install slurm-wlm"
     everything = "apt-get install iproute2 openmpi-bin slurm-wlm"
-    assert missing(*PROGRAMS) == everything
+    assert missing_packages(*PROGRAMS) == everything
 
 
 def test_ci_installs_every_program():

@@ -14,7 +14,7 @@ import pytest
 from book import notes, program_table
 from book.facts import facts
 from on_devices import mesh_of
-from records import read
+from records import read_table
 
 from examples import communication
 from examples.communication import Collective, Program, measure
@@ -52,15 +52,15 @@ def split(shape, spec, mesh, dtype="float32"):
     ],
 )
 def test_collectives_are_read_back_as_they_were_written(found):
-    text = measure_hook.written(found)
-    assert tuple(measure_hook.collectives(text, communication)) == found
+    text = measure_hook.format_collectives(found)
+    assert tuple(measure_hook.parse_collectives(text, communication)) == found
 
 
 def test_equal_collectives_share_an_item_and_one_unknown_loop_makes_all_unknown():
     one = Collective("all-gather", 512, ("x",), GROUPS, 2)
     many = Collective("all-gather", 512, ("x",), GROUPS, None)
-    assert measure_hook.written([one, one]).startswith("4 all-gather of 512 B over x")
-    assert measure_hook.written([one, many]).startswith("? all-gather")
+    texts = map(measure_hook.format_collectives, ([one, one], [one, many]))
+    assert [text[:12] for text in texts] == ["4 all-gather", "? all-gather"]
 
 
 # ------------------------------------------------------------------------ the key
@@ -153,7 +153,7 @@ def keep(tmp_path, monkeypatch):
             writer = csv.DictWriter(file, [*columns])
             writer.writeheader()
             writer.writerows(rows)
-        kept = program_table.by_program(program_table.rows(table))
+        kept = program_table.group_rows(program_table.read_rows(table))
         measure_hook.install(communication, kept, notes)
 
     return keep
@@ -162,7 +162,8 @@ def keep(tmp_path, monkeypatch):
 def kept_row(low, machine, **found):
     row = {"program": measure_hook.key_of(low), "machine": machine, "note": ""}
     sizes = {"arguments": 64, "outputs": 4, "temporaries": 2048}
-    collectives = measure_hook.written([Collective("all-gather", 256, ("x",), GROUPS)])
+    gather = Collective("all-gather", 256, ("x",), GROUPS)
+    collectives = measure_hook.format_collectives([gather])
     made = {"jax": jax.__version__, "libtpu": facts().libtpu}
     return row | sizes | made | {"collectives": collectives} | found
 
@@ -280,9 +281,9 @@ def test_the_hook_waits_for_the_import_and_touches_nothing_else(tmp_path):
 
 def test_every_kept_program_has_an_answer_of_each_machine():
     machines = {}
-    for row in read(program_table.TABLE):
+    for row in read_table(program_table.TABLE):
         machines.setdefault(row["program"], set()).add(row["machine"])
-        assert row["note"] or measure_hook.program(row, communication)
+        assert row["note"] or measure_hook.read_program(row, communication)
         assert row["pages"]
     assert {frozenset(each) for each in machines.values()} == {
         frozenset({"CPU", *measure_hook.MACHINES})
@@ -293,11 +294,11 @@ def test_every_kept_program_has_an_answer_of_each_machine():
 def test_most_programs_send_the_same_elsewhere_and_few_hold_the_same(machine, part):
     """The page on costs says so of all programs that the book measures."""
     kept = {}
-    for row in read(program_table.TABLE):
+    for row in read_table(program_table.TABLE):
         if not row["note"]:
             kept.setdefault(row["program"], {})[row["machine"]] = row
     both = [
-        [measure_hook.program(rows[name], communication) for name in ("CPU", machine)]
+        [measure_hook.read_program(rows[n], communication) for n in ("CPU", machine)]
         for rows in kept.values()
         if len(rows) == 3
     ]

@@ -11,7 +11,7 @@ from docutils import nodes
 from tiny_site import HEAD, Site
 
 ROOT = Path(__file__).parents[1]
-DECLARED = tomllib.loads((ROOT / "docs" / module_pictures.DECLARED).read_text())
+DECLARED = tomllib.loads((ROOT / "docs" / module_pictures.PICTURES).read_text())
 MODULES = module_reference.files(ROOT / "src/examples")
 
 PROJECT = """[project]
@@ -68,7 +68,7 @@ def build(tmp_path, monkeypatch):
             "reference/modules.md": "# Modules\n",
             "index.md": tree,
             "taught.md": TAUGHT,
-            module_pictures.DECLARED: choice,
+            module_pictures.PICTURES: choice,
         }
         return Site(
             tmp_path,
@@ -92,7 +92,7 @@ def picture(site):
 
 def choose(site, choice):
     """Name another cell, and build the site again."""
-    (site.folder / "docs" / module_pictures.DECLARED).write_text(choice)
+    (site.folder / "docs" / module_pictures.PICTURES).write_text(choice)
     site.build()
 
 
@@ -162,33 +162,33 @@ def bundle(**forms):
 def test_a_cell_is_named_by_its_fold_or_by_how_a_line_begins():
     folded = cell("draw(a)\nb = 1", prompt_show="The drawing")
     page = nodes.container("", folded, cell("    b = 2\nprint(draw(a))"))
-    assert module_pictures.cell_of(page, "The drawing") is folded
-    assert module_pictures.cell_of(page, "draw(") is folded
-    assert module_pictures.cell_of(page, "b = 2") is page[1]
+    assert module_pictures.find_cell(page, "The drawing") is folded
+    assert module_pictures.find_cell(page, "draw(") is folded
+    assert module_pictures.find_cell(page, "b = 2") is page[1]
     with pytest.raises(ValueError, match="several cells have a line that begins with"):
-        module_pictures.cell_of(page, "b =")
+        module_pictures.find_cell(page, "b =")
     with pytest.raises(ValueError, match="no cell has a line that begins with '= 1'"):
-        module_pictures.cell_of(page, "= 1")
+        module_pictures.find_cell(page, "= 1")
 
 
 def test_what_is_drawn_stands_without_what_is_printed_beside_it():
     printed, drawn = nodes.literal_block("", "of eight"), bundle(html="<b>", plain="b")
     assert module_pictures.outputs(cell("", printed, drawn)) == [drawn]
     assert module_pictures.outputs(cell("", printed)) == [printed]
-    assert module_pictures.in_words(cell("", printed, drawn)) == "b"
+    assert module_pictures.describe(cell("", printed, drawn)) == "b"
 
 
 def test_what_has_no_text_is_told_by_its_text_alternative_or_not_at_all():
     plot = bundle(html="", plain="<Figure with 1 Axes>")
     image = {"mystnb": {"image": {"alt": "One\n half."}}}
-    assert module_pictures.in_words(cell("", plot)) == ""
-    assert module_pictures.in_words(cell("", plot, cell_metadata=image)) == "One half."
+    assert module_pictures.describe(cell("", plot)) == ""
+    assert module_pictures.describe(cell("", plot, cell_metadata=image)) == "One half."
 
 
 def test_an_error_that_a_cell_shows_is_told_with_its_kind():
     kind, says = nodes.paragraph("", "ValueError"), nodes.literal_block("", "odd")
     shown = cell("", nodes.container("", kind, says, classes=["output", "raised"]))
-    assert module_pictures.in_words(shown) == "ValueError\nodd"
+    assert module_pictures.describe(shown) == "ValueError\nodd"
 
 
 # -------------------------------------------------------------- the modules of the book
@@ -212,4 +212,4 @@ def test_the_cell_of_a_module_is_there_once_and_what_it_shows_is_a_sentence(name
 
 @pytest.mark.parametrize("file", MODULES, ids=lambda file: file.stem)
 def test_a_module_says_what_it_costs(file):
-    assert module_reference.COST.search(module_reference.about(file))
+    assert module_reference.COST.search(module_reference.description(file))

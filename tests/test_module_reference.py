@@ -204,7 +204,7 @@ def test_the_whole_file_stands_on_the_page_and_in_its_markdown(site):
     whole = words(html.split('id="source-first"')[1])
     assert "Two things." in whole
     page = Page(site.folder / "docs/reference/modules/first.md", site.folder / "docs")
-    text = module_reference.said(page, site.folder / "src/examples", "first")
+    text = module_reference.text(page, site.folder / "src/examples", "first")
     assert "literalinclude} ../../../src/examples/first.py" in text
 
 

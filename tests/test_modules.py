@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from book.module_reference import explained
+from book.module_reference import explaining_pages
 from book.page import pages
 
 ROOT = Path(__file__).parents[1]
@@ -113,7 +113,7 @@ def test_an_import_looks_for_no_device(run):
 @each_module
 def test_it_has_a_page_and_a_test(module):
     """The page has its name, or shows some of its code: small ones share a page."""
-    assert explained(module, PAGES)
+    assert explaining_pages(module, PAGES)
     assert len(list(ROOT.glob(f"docs/*/{module.stem}.md"))) <= 1
     assert (ROOT / f"tests/{module.stem}/test_{module.stem}.py").exists()
 

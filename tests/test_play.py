@@ -83,7 +83,9 @@ def play_text(tmp_path, monkeypatch):
         file = tmp_path / "docs/page.md"
         file.write_text(text.replace("kernelspec:", "devices: later\nkernelspec:"))
         page = Page(file, tmp_path / "docs")
-        return play.play(page, tmp_path / "src", "python3", {"JAX_PLATFORMS": "cpu"})
+        return play.play_page(
+            page, tmp_path / "src", "python3", {"JAX_PLATFORMS": "cpu"}
+        )
 
     return play_text
 
@@ -160,9 +162,9 @@ def test_a_kernel_is_made_once_with_what_a_page_needs(tmp_path, monkeypatch):
         made.append(packages)
         folder.mkdir()
 
-    monkeypatch.setattr(play, "install", install)
+    monkeypatch.setattr(play, "install_packages", install)
     for _ in range(2):
-        assert play.kernel_for(["rich"], tmp_path) == "shardbook-rich"
+        assert play.make_kernel(["rich"], tmp_path) == "shardbook-rich"
     assert made == [["rich>=15", "ipykernel"]]
     spec = tmp_path / "jupyter/kernels/shardbook-rich/kernel.json"
     start, *_ = json.loads(spec.read_text())["argv"]

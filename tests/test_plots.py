@@ -29,7 +29,7 @@ L 0 3.5" style="stroke: #777777; stroke-width: 0.8"/></defs>
 
 
 def test_each_plot_has_ids_of_its_own_and_keeps_only_those_that_are_used():
-    first, second = (plots.inlined(DRAWN.format(width=400), n, "")[0] for n in "ab")
+    first, second = (plots.inline_svg(DRAWN.format(width=400), n, "")[0] for n in "ab")
     assert re.findall(r' id="([^"]+)"', first) == ["a-m1", "a-p1"]
     assert re.findall(r' id="([^"]+)"', second) == ["b-m1", "b-p1"]
     assert 'xlink:href="#a-m1"' in first
@@ -37,7 +37,7 @@ def test_each_plot_has_ids_of_its_own_and_keeps_only_those_that_are_used():
 
 
 def test_words_and_axes_have_the_colour_of_the_text_and_lines_that_of_the_mode():
-    svg, _ = plots.inlined(DRAWN.format(width=400), "a", "")
+    svg, _ = plots.inline_svg(DRAWN.format(width=400), "a", "")
     assert "fill: currentColor" in svg[svg.index("<text") :]
     assert "stroke: currentColor; stroke-width: 0.8" in svg
     assert f"stroke: var(--line-1, {LINE})" in svg
@@ -45,14 +45,14 @@ def test_words_and_axes_have_the_colour_of_the_text_and_lines_that_of_the_mode()
 
 
 def test_its_style_and_its_metadata_do_not_reach_the_page():
-    svg, _ = plots.inlined(DRAWN.format(width=400), "a", "")
+    svg, _ = plots.inline_svg(DRAWN.format(width=400), "a", "")
     assert "<style" not in svg
     assert "made by" not in svg
 
 
 @pytest.mark.parametrize(("points", "rem"), [(240, 20), (390, 32.5), (432, 42)])
 def test_its_width_counts_in_letters_and_wide_ones_are_equal(points, rem):
-    svg, width = plots.inlined(DRAWN.format(width=points), "a", "")
+    svg, width = plots.inline_svg(DRAWN.format(width=points), "a", "")
     image = ElementTree.fromstring(svg)
     assert width == rem
     assert image.get("style") == f"width: {rem:.4g}rem"
@@ -61,7 +61,7 @@ def test_its_width_counts_in_letters_and_wide_ones_are_equal(points, rem):
 
 
 def test_numbers_have_two_digits():
-    svg, _ = plots.inlined(DRAWN.format(width=400), "a", "")
+    svg, _ = plots.inline_svg(DRAWN.format(width=400), "a", "")
     assert 'd="M 0 0.12 L 0 3.5"' in svg
     assert 'x="12.99"' in svg
 

@@ -11,12 +11,12 @@ import pods
 import pytest
 from book.facts import ROOT
 from pod_programs import CHIPS, HIDDEN, LAYERS, MESHES, PROGRAMS, WIDTH
-from records import read
+from records import read_table
 
 from examples.communication import Collective
 
 DOCS = ROOT / "docs" / "algorithms"
-TABLE = read(DOCS / "data" / "pods.csv")
+TABLE = read_table(DOCS / "data" / "pods.csv")
 SLOW = "not compiled in 300 s"
 COMPILERS = all(map(importlib.util.find_spec, ("libtpu", "jax_plugins")))
 
@@ -38,10 +38,10 @@ def test_every_program_is_there_on_every_machine_in_order():
 
 
 def test_words_choose_programs_machines_and_sizes():
-    assert pods.chosen(["summa", "h100", "512"]) == [("summa", "h100", "512")]
-    assert pods.chosen(["torus"]) == pods.chosen(["meshes", "torus"]) == []
-    assert {*pods.chosen([])} == {*pods.order()}
-    sizes = [int(chips) for *_, chips in pods.chosen(["fftn slabs", "tsqr"])]
+    assert pods.select_keys(["summa", "h100", "512"]) == [("summa", "h100", "512")]
+    assert pods.select_keys(["torus"]) == pods.select_keys(["meshes", "torus"]) == []
+    assert {*pods.select_keys([])} == {*pods.order()}
+    sizes = [int(chips) for *_, chips in pods.select_keys(["fftn slabs", "tsqr"])]
     assert sizes == sorted([*pods.CHIPS] * 4)
 
 
@@ -58,7 +58,7 @@ def test_a_row_is_about_what_the_program_list_says():
 
 def test_the_formula_is_that_of_today():
     for row in TABLE:
-        found = pods.expected(row["program"], row["machine"], int(row["chips"]))
+        found = pods.formula_bytes(row["program"], row["machine"], int(row["chips"]))
         assert row["formula"] == str(found.get("formula", "")), row
 
 
@@ -112,24 +112,24 @@ def test_the_host_that_sends_most_is_counted(kind, groups, expected):
 def test_a_loop_that_ends_when_it_likes_counts_for_one_step():
     before = Collective("all-reduce", 4, ("x",), ((0, 1),))
     inside = Collective("all-reduce", 12, ("x",), ((0, 1),), times=None)
-    [step] = pods.counted([before, inside])
+    [step] = pods.one_step([before, inside])
     assert (step.bytes, step.times) == (12, 1)
-    assert pods.counted([before, before]) == [before, before]
+    assert pods.one_step([before, before]) == [before, before]
 
 
 def test_what_a_compiler_says_of_memory_is_kept():
     words = "W1123 remat.cc:3] Can't reduce memory use below 1GiB; only to 2GiB"
     done = subprocess.CompletedProcess([], 0, 'noise\n{"sent": 1}\n', f"{words}\nE x")
     note = "Can't reduce memory use below 1GiB; only to 2GiB"
-    assert pods.said(done) == {"sent": 1, "note": note}
+    assert pods.read_result(done) == {"sent": 1, "note": note}
     quiet = subprocess.CompletedProcess([], 0, '{"sent": 1}\n', "")
-    assert pods.said(quiet) == {"sent": 1}
+    assert pods.read_result(quiet) == {"sent": 1}
     failed = subprocess.CompletedProcess([], 1, "", "a\nXError: too large\nmore")
-    assert pods.said(failed) == {"note": "XError: too large"}
+    assert pods.read_result(failed) == {"note": "XError: too large"}
 
 
 def test_the_torus_is_told_for_every_mesh_and_order():
-    rows = read(DOCS / "data" / "torus.csv")
+    rows = read_table(DOCS / "data" / "torus.csv")
     shapes = [(512,), *pods.SHAPES, (8, 8, 8)]
     refused = [row for row in rows if row["note"]]
     assert {row["order"] for row in refused} == {"jax.make_mesh"}
@@ -140,7 +140,7 @@ def test_the_torus_is_told_for_every_mesh_and_order():
 
 
 def test_other_meshes_send_what_their_formulas_give():
-    for row in read(DOCS / "data" / "meshes.csv"):
+    for row in read_table(DOCS / "data" / "meshes.csv"):
         program, n, _ = pods.at_size(row["program"], 512)
         shape = tuple(map(int, row["mesh"].split("x")))
         mesh = pods.AbstractMesh(shape, program.axes)
@@ -151,7 +151,7 @@ def test_other_meshes_send_what_their_formulas_give():
 
 def test_rows_of_the_same_mesh_agree_in_both_tables():
     kept = {key(row): row for row in TABLE}
-    for row in read(DOCS / "data" / "meshes.csv"):
+    for row in read_table(DOCS / "data" / "meshes.csv"):
         if row["mesh"] == "16x32":
             other = kept[row["program"], "h100", "512"]
             assert row["off_host"] == other["off_host"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from book import contents, reading_map
 from book.page import Page
-from book.plain_markdown import plain
+from book.plain_markdown import to_markdown
 from tiny_site import Site
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -157,7 +157,7 @@ def test_a_notebook_has_them_as_lists(site):
     page = Page(
         site.folder / "docs/index.md", site.folder / "docs", "https://b.example"
     )
-    told = plain(page.text, page)
+    told = to_markdown(page.text, page)
     assert "- **[One](https://b.example/a/x.html)** (1 page, 25 min): What is" in told
     assert "(after One; 2 pages, over 40 min): And two?" in told
     assert "**Both** (1 h 5 min)" in told
@@ -169,7 +169,7 @@ def test_a_notebook_has_them_as_lists(site):
     ("minutes", "words"), [(5, "5 min"), (60, "1 h"), (125, "2 h 5 min")]
 )
 def test_minutes_are_told_in_hours(minutes, words):
-    assert reading_map.time(minutes) == words
+    assert reading_map.format_time(minutes) == words
 
 
 # -------------------------------------------------------------------- the front page
@@ -185,14 +185,14 @@ def of_the_book():
 
 def test_an_hour_is_enough_for_the_pages_of_an_hour():
     book, (hour, ways_through) = reading_map.Book(DOCS), of_the_book()["ways"]
-    (way,) = reading_map.ways(hour.content, book)
+    (way,) = reading_map.read_ways(hour.content, book)
     assert 45 <= sum(book.minutes[page] for page, _ in way["steps"]) <= 60
-    assert len(reading_map.ways(ways_through.content, book)) == 3
+    assert len(reading_map.read_ways(ways_through.content, book)) == 3
 
 
 def test_the_map_of_the_book_can_be_drawn():
     (block,) = of_the_book()["part-map"]
-    parts = reading_map.drawn(block.content, reading_map.Book(DOCS))
+    parts = reading_map.place_parts(block.content, reading_map.Book(DOCS))
     assert [part["name"] for part in parts] == [
         name for name, _ in contents.parts(DOCS)
     ]

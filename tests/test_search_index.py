@@ -115,12 +115,13 @@ def test_an_entry_has_its_words_and_the_length_of_cause_and_cure():
     entry = ErrorEntry(words=["the words"])
     said = "the words  ValueError", "The cause. Do: the cure.", "a link"
     entry.extend(nodes.paragraph("", text) for text in said)
-    told, length = search_index.fits(entry)
+    told, length = search_index.entry_words(entry)
     assert told == ["the words"]
     assert (
-        search_index.words(entry)[0][:length] == "the words ValueError The cause. Do: the cure."
+        search_index.section_words(entry)[0][:length]
+        == "the words ValueError The cause. Do: the cure."
     )
-    assert search_index.fits(nodes.section()) == []
+    assert search_index.entry_words(nodes.section()) == []
 
 
 def test_every_page_keeps_what_is_typed_before_its_scripts(site):
@@ -148,7 +149,8 @@ def test_no_page_loads_more_than_one_small_script(site):
     for page in "index.html", "search.html":
         html = site(page)
         assert "find.js" in html
-        assert not any(Path(name).name in html for name in (search_index.INDEX, *search_index.UNUSED))
+        unwanted = search_index.INDEX, *search_index.UNUSED
+        assert not any(Path(name).name in html for name in unwanted)
     assert not any((site.out / name).exists() for name in search_index.UNUSED)
     assert (site.out / "_static/vendor/minisearch.js").exists()
 
@@ -176,7 +178,7 @@ def test_a_page_that_changes_or_goes_is_not_found_as_it_was(tmp_path):
 
 def test_the_words_of_an_output_of_html_are_found_without_its_drawing():
     html = "<table><tr><td>sent</td></tr><tr><td>&lt;4 B</td></tr></table><svg>x</svg>"
-    assert search_index.plain(html).split() == ["sent", "<4", "B"]
+    assert search_index.html_words(html).split() == ["sent", "<4", "B"]
 
 
 def test_the_kept_library_has_its_licence():

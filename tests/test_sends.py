@@ -8,11 +8,11 @@ import explorers
 import pytest
 import records
 import sends
-from records import read
+from records import read_table
 
 ROWS = {
     tuple(row[key] for key in ("line", "specs", "result", "machine")): row
-    for row in read(sends.TABLE)
+    for row in read_table(sends.TABLE)
 }
 DRAWN = [  # of each kind, with and without collectives
     ("x.sum(0)", "x,y", ""),
@@ -36,7 +36,7 @@ def test_every_question_has_an_answer_of_every_machine():
 
 @pytest.mark.parametrize("question", DRAWN, ids=" ".join)
 def test_this_machine_answers_as_it_did(question):
-    found = sends.answer("CPU", *question)
+    found = sends.compile_row("CPU", *question)
     kept = ROWS[*question, "CPU"]
     assert {key: str(value) for key, value in found.items()}.items() <= kept.items()
 
@@ -49,11 +49,11 @@ def test_the_answers_drawn_are_not_all_alike():
 def test_only_what_changed_is_compiled_again(monkeypatch):
     held = next(iter(ROWS.values()))  # this environment lacks two compilers
     monkeypatch.setattr(records, "version", held.get)
-    assert sends.wanted() == []
+    assert sends.missing_questions() == []
     monkeypatch.setattr(sends, "LINES", ["jnp.cos(x)", *sends.LINES])
-    lines = {line for line, *_ in sends.wanted()}
+    lines = {line for line, *_ in sends.missing_questions()}
     assert lines == {"jnp.cos(x)"}
-    assert len(sends.wanted()) == len(sends.SPECS) * len(sends.MACHINES)
+    assert len(sends.missing_questions()) == len(sends.SPECS) * len(sends.MACHINES)
 
 
 def test_the_script_tells_what_the_table_holds():
@@ -73,8 +73,8 @@ def test_the_script_tells_what_the_table_holds():
             row = ROWS[line, specs, result, machine]
             steps, sent, held, output = data["answers"][number]
             kinds = [data["steps"][step][0] for step in steps]
-            assert sent == explorer_sends.amount(row["sent"])
-            assert held == explorer_sends.amount(row["held"])
+            assert sent == explorer_sends.format_bytes(row["sent"])
+            assert held == explorer_sends.format_bytes(row["held"])
             assert data["types"][output] == row["output"]
             assert kinds == re.findall(r"[\d]+ ([a-z-]+) of", row["collectives"])
 

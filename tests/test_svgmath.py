@@ -34,41 +34,41 @@ def tex(request):
 
 
 def test_a_formula_is_an_image_named_by_its_tex(tex):
-    image = ElementTree.fromstring(svgmath.svg(tex, inline=False)[0])
+    image = ElementTree.fromstring(svgmath.formula_svg(tex, inline=False)[0])
     assert image.get("role") == "img"
     assert image.get("aria-label") == tex
 
 
 def test_a_formula_takes_the_colour_of_the_text(tex):
-    image = ElementTree.fromstring(svgmath.svg(tex, inline=True)[0])
+    image = ElementTree.fromstring(svgmath.formula_svg(tex, inline=True)[0])
     colours = {part.get(name) for part in image.iter() for name in ("fill", "stroke")}
     assert colours <= {None, "none", "currentColor"}
     assert "currentColor" in colours
 
 
 def test_the_size_follows_the_text(tex):
-    image = ElementTree.fromstring(svgmath.svg(tex, inline=True)[0])
+    image = ElementTree.fromstring(svgmath.formula_svg(tex, inline=True)[0])
     assert image.get("width").endswith("em")
     assert image.get("height").endswith("em")
 
 
 def test_the_same_formula_gives_the_same_bytes_and_no_ids(tex):
-    first, second = (svgmath.svg(tex, inline=False)[0] for _ in range(2))
+    first, second = (svgmath.formula_svg(tex, inline=False)[0] for _ in range(2))
     assert first == second
     assert " id=" not in first
 
 
 def test_a_formula_in_a_line_hangs_below_it():
-    image = ElementTree.fromstring(svgmath.svg("y_i", inline=True)[0])
+    image = ElementTree.fromstring(svgmath.formula_svg("y_i", inline=True)[0])
     shift = float(image.get("style").removeprefix("vertical-align:").removesuffix("em"))
     assert -1 < shift < 0
 
 
 def test_tex_that_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match=r"cannot draw \\shard in the formula"):
-        svgmath.svg(r"\shard x", inline=True)
+        svgmath.formula_svg(r"\shard x", inline=True)
     with pytest.raises(ValueError, match="cannot draw the formula"):
-        svgmath.svg(r"\frac{x", inline=True)
+        svgmath.formula_svg(r"\frac{x", inline=True)
 
 
 def test_a_page_holds_its_formulas(site):

@@ -26,8 +26,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, "NOX", (sys.executable, "nox.py"))
     monkeypatch.setattr(weekly, "find_commit", lambda: "1234567")
     Path("nox.py").write_text(NOX)
-    weekly.NOTED.parent.mkdir()
-    weekly.NOTED.write_text("part,commit,day\nc,1234567,2026-11-26\n")
+    weekly.LAST_GREEN.parent.mkdir()
+    weekly.LAST_GREEN.write_text("part,commit,day\nc,1234567,2026-11-26\n")
     return tmp_path
 
 

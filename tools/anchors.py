@@ -28,7 +28,7 @@ def targets(text) -> set[str]:
     return {n for tag, n in found if tag in TARGETS and not OF_A_CELL.fullmatch(n)}
 
 
-def faults(pages, site) -> list[str]:
+def find_faults(pages, site) -> list[str]:
     """Say what the site does not have that somebody was told to find there."""
     every = {f"{page}#{n}" for page, text in pages.items() for _, n in anchors(text)}
     gone = {*PUBLISHED.read_text().split()} - every
@@ -38,7 +38,7 @@ def faults(pages, site) -> list[str]:
     return [*found, *(f"BROKEN llms.txt has a link to {file}" for file in missing)]
 
 
-def keep(pages):
+def add_published(pages):
     """Add the targets of the site to those that were published."""
     known = {*PUBLISHED.read_text().split()}
     for page, text in pages.items():
@@ -52,8 +52,8 @@ def main(*options, folder) -> int:
     files = (f for f in site.rglob("*.html") if "_static" not in f.parts)
     pages = {file.relative_to(site).as_posix(): file.read_text() for file in files}
     if "--keep" in options:
-        keep(pages)
-    found = faults(pages, site)
+        add_published(pages)
+    found = find_faults(pages, site)
     print(*found, f"{len(found)} addresses are gone", sep="\n")
     return int(bool(found))
 

@@ -26,7 +26,7 @@ LINK = (
 LEFT_OUT = {".map"}  # for those who mend the theme's scripts
 
 
-def files(site) -> list[Path]:
+def archived_files(site) -> list[Path]:
     """Return what belongs into the archive, sorted."""
     found = (file for file in site.rglob("*") if file.is_file())
     return sorted(file for file in found if not is_left_out(file.relative_to(site)))
@@ -38,16 +38,16 @@ def is_left_out(path) -> bool:
     return hidden or path.suffix in LEFT_OUT or path == Path(NAME)
 
 
-def linked(text, told="") -> str:
+def replace_link(text, link="") -> str:
     """Return a page with these words in the places for the link."""
-    return PLACE.sub(lambda found: f"{found[1]}{told}{found[2]}", text)
+    return PLACE.sub(lambda found: f"{found[1]}{link}{found[2]}", text)
 
 
-def write(site) -> Path:
+def write_archive(site) -> Path:
     """Write the archive of a site into it, and the links to it; return the archive."""
     archive = site / NAME
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
-        for file in files(site):
+        for file in archived_files(site):
             name = f"{FOLDER}/{file.relative_to(site).as_posix()}"
             entry = zipfile.ZipInfo(name, BEGAN)
             entry.external_attr = RIGHTS
@@ -55,22 +55,22 @@ def write(site) -> Path:
             entry.compress_type = zipfile.ZIP_DEFLATED
             data = file.read_bytes()
             if file.suffix == ".html":
-                data = linked(data.decode()).encode()
+                data = replace_link(data.decode()).encode()
             packed.writestr(entry, data)
-    link(site, archive)
+    write_links(site, archive)
     return archive
 
 
-def link(site, archive):
+def write_links(site, archive):
     """Show the link on the pages of the site that have a place for it."""
     size = max(1, round(archive.stat().st_size / 1e6))
     for page in site.rglob("*.html"):
         text = page.read_text()
         path = relpath(archive.as_posix(), page.parent.as_posix())
-        told = linked(text, LINK.format(path=path, size=size, folder=FOLDER))
-        if told != text:
-            page.write_text(told)
+        linked = replace_link(text, LINK.format(path=path, size=size, folder=FOLDER))
+        if linked != text:
+            page.write_text(linked)
 
 
 if __name__ == "__main__":
-    print(write(Path(sys.argv[1])))
+    print(write_archive(Path(sys.argv[1])))

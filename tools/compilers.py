@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-from records import COMPILERS, ROOT, Row, keep, read
+from records import COMPILERS, ROOT, Row, read_table, write_table
 
 sys.path += [str(ROOT / "docs/_ext"), str(ROOT / "src")]
 
@@ -86,7 +86,7 @@ SCHEDULES = {  # the machines for which the instructions are kept, one of a name
 }
 
 
-def page() -> dict:
+def run_page_cells() -> dict:
     """Return the names that the page's cells give, those with the tag."""
     names = {}
     for cell in Page(PAGE, ROOT / "docs").code:
@@ -95,7 +95,7 @@ def page() -> dict:
     return names
 
 
-def lowered(f, arguments) -> str:
+def digest_program(f, arguments) -> str:
     """Digest what JAX hands to a compiler, on eight CPU devices in one or two axes."""
     for sizes in (8,), (2, 4):
         axes = tuple("xy"[: len(sizes)])
@@ -107,7 +107,7 @@ def lowered(f, arguments) -> str:
     raise ValueError("a program of this page has the axes x, or x and y")
 
 
-def compiled(names: dict, program: str, machine: Machine) -> tuple[Row, str]:
+def compile_program(names: dict, program: str, machine: Machine) -> tuple[Row, str]:
     """Compile a program, and return its row in the table and its text."""
     devices = names["described"](machine.chip, machine.hosts)
     axes, auto = "xy"[: len(machine.sizes)], names["AxisType"].Auto
@@ -127,7 +127,7 @@ def compiled(names: dict, program: str, machine: Machine) -> tuple[Row, str]:
         "chip": machine.chip,
         "hosts": machine.hosts if machine.chip.isalnum() else "",
         **names["as_row"](*made),
-        "lowered": lowered(f, arguments),
+        "lowered": digest_program(f, arguments),
         "seconds": f"{row.seconds:.1f}",
     }, made[0].as_text()
 
@@ -139,21 +139,21 @@ def schedule(text: str) -> Iterator[str]:
             yield ATTRIBUTES.sub("", line).strip()
 
 
-def others(path: Path, made: list[Row]) -> list[Row]:
+def other_schedules(path: Path, made: list[Row]) -> list[Row]:
     """Return the kept instructions of programs that were not compiled again."""
-    again = {row["program"] for row in made}
-    return [row for row in read(path) if row["program"] in SCHEDULES.keys() - again]
+    new = {row["program"] for row in made}
+    return [row for row in read_table(path) if row["program"] in SCHEDULES.keys() - new]
 
 
 def main(folder: Path, *only: str):
     """Compile these programs, or all, and keep both tables."""
-    names = page()
+    names = run_page_cells()
     plan = {name: ELSEWHERE.get(name, eight[:2]) for name in names["programs"]}
     order = [(name, m.name, m.mesh) for name in plan for m in plan[name]]
     rows, lines = [], []
     for name in only or plan:
         for machine in plan[name]:
-            row, text = compiled(names, name, machine)
+            row, text = compile_program(names, name, machine)
             print(*row.values(), flush=True)
             rows.append(row)
             if machine in SCHEDULES.get(name, ()):
@@ -162,9 +162,9 @@ def main(folder: Path, *only: str):
                     about | {"line": number, "instruction": each}
                     for number, each in enumerate(schedule(text), 1)
                 ]
-    keep(folder / "compilers.csv", rows, order, COMPILERS)
-    lines = [*others(folder / "schedules.csv", rows), *lines]
-    keep(folder / "schedules.csv", lines, packages=COMPILERS)
+    write_table(folder / "compilers.csv", rows, order, COMPILERS)
+    lines = [*other_schedules(folder / "schedules.csv", rows), *lines]
+    write_table(folder / "schedules.csv", lines, packages=COMPILERS)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,17 @@ import yaml
 from book import guards
 
 
-def written(text) -> list[str]:
+def option_lines(text) -> list[str]:
     """Return the option `expect` with a text, as the lines of a cell's header."""
     lines = text.split("\n")
     if len(lines) > 1 or text != text.strip():
         mark = "|2" if text.startswith((" ", "\n")) else "|"
         return [f"expect: {mark}", *(f"  {line}".rstrip() for line in lines)]
-    plain = yaml.load(f"a: {text}", yaml.BaseLoader) if safe(text) else None
-    return [f"expect: {text if plain == {'a': text} else quoted(text)}"]
+    plain = yaml.load(f"a: {text}", yaml.BaseLoader) if is_yaml(text) else None
+    return [f"expect: {text if plain == {'a': text} else quote(text)}"]
 
 
-def safe(text) -> bool:
+def is_yaml(text) -> bool:
     """Tell whether a line can be read as YAML at all."""
     try:
         yaml.load(f"a: {text}", yaml.BaseLoader)
@@ -33,12 +33,12 @@ def safe(text) -> bool:
     return True
 
 
-def quoted(text) -> str:
+def quote(text) -> str:
     """Return a line in the quotes of YAML."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def replaced(lines, cell, text):
+def replace_expectation(lines, cell, text):
     """Put an expectation into a page's lines, in place of the cell's own."""
     start = end = cell.line  # below the fence, from 0
     block = lines[start] == "---"
@@ -47,25 +47,25 @@ def replaced(lines, cell, text):
     while not block and lines[end].startswith(":"):
         end += 1
     gone = range(*cell.places.get("expect", (0, 0)))
-    kept_ones = [n for n in range(start, end) if n not in gone and lines[n] != "---"]
-    header = [*(lines[n].removeprefix(":") for n in kept_ones), *written(text)]
-    if block or len(written(text)) > 1:
+    others = [n for n in range(start, end) if n not in gone and lines[n] != "---"]
+    header = [*(lines[n].removeprefix(":") for n in others), *option_lines(text)]
+    if block or len(option_lines(text)) > 1:
         lines[start:end] = ["---", *header, "---"]
     else:
         lines[start:end] = [f":{line}" for line in header]
 
 
-def news(page, cells):
+def differences(page, cells):
     """Yield each cell with another expectation than what it shows, that, and faults.
 
     Faults are words of it that another run would not show.
     """
     strict = any(cell.options for cell in page.code)
     for cell, outputs in cells:
-        broken = {option for option, _ in guards.faults(cell, outputs, strict=strict)}
-        if "expect" in broken:
-            text = guards.seen(outputs)
-            yield cell, text, guards.fleeting(text, outputs)
+        options = {option for option, _ in guards.faults(cell, outputs, strict=strict)}
+        if "expect" in options:
+            text = guards.visible_text(outputs)
+            yield cell, text, guards.find_fleeting(text, outputs)
 
 
 def main(arguments) -> int:
@@ -73,16 +73,16 @@ def main(arguments) -> int:
     if os.environ.get("CI"):
         sys.exit("expectations are accepted by people: this never runs in CI")
     left = refused = 0
-    for page in site_cells.named([name for name in arguments if name != "--write"]):
-        lines = page.text.split("\n")
-        for cell, text, differs in reversed([*news(page, site_cells.cells(page))]):
+    for page in site_cells.find_pages({*arguments} - {"--write"}):
+        lines, cells = page.text.split("\n"), site_cells.read_cells(page)
+        for cell, text, differs in reversed([*differences(page, cells)]):
             wanted = guards.tidy(cell.options.get("expect", ""))
             print(f"{page.file}:{cell.line}\n{guards.difference(wanted, text)}\n")
             if differs:
                 print("REFUSED, differs between runs:", *differs)
                 refused += 1
             else:
-                replaced(lines, cell, text)
+                replace_expectation(lines, cell, text)
                 left += 1
         if "--write" in arguments:
             page.file.write_text("\n".join(lines))

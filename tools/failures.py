@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from records import keep
+from records import write_table
 from throwaway import free_ports
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
@@ -152,7 +152,7 @@ CASES = {
 COLUMNS = ("case", "processes", "devices", "knob", "seen", "code", "seconds")
 
 
-def variables(devices: int) -> dict[str, str]:
+def process_environment(devices: int) -> dict[str, str]:
     """Return the environment without proxies and XLA's flags, with so many CPUs."""
     mine = {
         name: text
@@ -163,20 +163,20 @@ def variables(devices: int) -> dict[str, str]:
     return mine | cpus | {"PYTHONPATH": str(SOURCE)}
 
 
-def start(case: Case, port: int, number: int, output) -> subprocess.Popen:
+def start_process(case: Case, port: int, number: int, output) -> subprocess.Popen:
     """Start one process of a case, which writes all to `output`."""
     address = f"127.0.0.1:{port}"
     words = address, str(case.processes), str(number)
     words += str(case.deadline), json.dumps(case.options)
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *words, case.hook, case.event],
-        env=variables(case.devices) | {"XLA_FLAGS": case.flags},
+        env=process_environment(case.devices) | {"XLA_FLAGS": case.flags},
         stdout=output,
         stderr=output,
     )
 
 
-def ended(process: subprocess.Popen, output, since: float) -> tuple:
+def wait_for_process(process: subprocess.Popen, output, since: float) -> tuple:
     """Return what a process saw, its exit code, and its seconds after the event."""
     try:
         code = str(process.wait(LIMIT))
@@ -190,7 +190,7 @@ def ended(process: subprocess.Popen, output, since: float) -> tuple:
     return ", then ".join(dict.fromkeys(PHRASES.findall(text))), code, seconds
 
 
-def row(name: str) -> dict:
+def run_case(name: str) -> dict:
     """Run a case; return what was seen by the process that ended last."""
     case, now = CASES[name], time.monotonic()
     (port,) = free_ports(1)
@@ -202,7 +202,7 @@ def row(name: str) -> dict:
         ]
         processes = []
         for number, output in zip(numbers, outputs, strict=True):
-            processes.append(start(case, port, number, output))
+            processes.append(start_process(case, port, number, output))
             stack.callback(processes[-1].wait)
             stack.callback(processes[-1].kill)
         others = [
@@ -211,9 +211,9 @@ def row(name: str) -> dict:
             if number not in case.failing
         ]
         with ThreadPoolExecutor(len(others)) as pool:
-            ends = list(pool.map(lambda other: ended(*other), others))
-    seen, code, seconds = max(ends, key=lambda end: end[2])
-    found = (name, case.processes, case.devices, case.knob, seen, code, seconds)
+            ends = list(pool.map(lambda other: wait_for_process(*other), others))
+    words, code, seconds = max(ends, key=lambda end: end[2])
+    found = (name, case.processes, case.devices, case.knob, words, code, seconds)
     print(*found, sep=" | ", flush=True)
     return dict(zip(COLUMNS, map(str, found), strict=True))
 
@@ -222,8 +222,8 @@ def main(folder: str, *names: str):
     """Run the named cases, or all, and write the table."""
     chosen = names or tuple(CASES)
     with ThreadPoolExecutor(len(chosen)) as pool:
-        rows = list(pool.map(row, chosen))
-    keep(Path(folder) / "failures.csv", rows, order=[(name,) for name in CASES])
+        rows = list(pool.map(run_case, chosen))
+    write_table(Path(folder) / "failures.csv", rows, order=[(name,) for name in CASES])
 
 
 if __name__ == "__main__":

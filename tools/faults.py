@@ -19,19 +19,19 @@ PASSED, FAILED = 0, 1  # pytest's exit codes; higher ones are for tests that can
 LIMIT = 900  # seconds for a module's tests, on a busy machine
 
 
-def faults(module) -> list[dict[str, str]]:
+def read_faults(module) -> list[dict[str, str]]:
     """Return the faults of a module, such as `fft`."""
     return tomllib.loads((TESTS / f"{module}/faults.toml").read_text())["fault"]
 
 
-def broken(text, fault) -> str:
+def apply_fault(text, fault) -> str:
     """Return the text of a module with a fault, or raise ValueError."""
     if (count := text.count(fault["old"])) != 1:
         raise ValueError(f"{fault['what']}: found {count} times, not once")
     return text.replace(fault["old"], fault["new"])
 
 
-def outcome(module, source, selection) -> str:
+def run_tests(module, source, selection) -> str:
     """Run the selected tests of a module against a copy of the sources."""
     line = [sys.executable, "-m", "pytest", "-qx", "-mnot weekly"]
     line += ["-p", "no:cacheprovider", f"tests/{module}"]
@@ -55,19 +55,19 @@ def outcome(module, source, selection) -> str:
     return {PASSED: "passed", FAILED: "failed"}.get(done.returncode, "killed")
 
 
-def missed(module) -> list[str]:
+def find_missed(module) -> list[str]:
     """Try all faults of a module; return those that no test notices."""
-    listed, found = faults(module), []
+    listed, found = read_faults(module), []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(shutil.copytree(ROOT / "src", f"{folder}/src"))
         file = source / f"examples/{module}.py"
         whole = file.read_text()
         every = " or ".join(f"({fault['caught_by']})" for fault in listed)
-        if (now := outcome(module, source, every)) != "passed":
+        if (now := run_tests(module, source, every)) != "passed":
             found.append(f"{module}: tests {now} without a fault")
         for fault in listed:
-            file.write_text(broken(whole, fault))
-            now = outcome(module, source, fault["caught_by"])
+            file.write_text(apply_fault(whole, fault))
+            now = run_tests(module, source, fault["caught_by"])
             caught = now not in ("passed", "not run")
             word = "caught" if caught else "MISSED"
             print(f"{word} ({now}) {module}: {fault['what']}")
@@ -79,7 +79,7 @@ def missed(module) -> list[str]:
 def main(modules) -> int:
     """Try the faults of the named modules, or of all; return 1 if one is missed."""
     modules = modules or sorted(f.parent.name for f in TESTS.glob("*/faults.toml"))
-    found = [words for module in modules for words in missed(module)]
+    found = [words for module in modules for words in find_missed(module)]
     print(*[f"MISSED {words}" for words in found] or ["all are caught"], sep="\n")
     return bool(found)
 

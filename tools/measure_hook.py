@@ -1,11 +1,11 @@
 """What other machines make of the programs that pages measure.
 
-A kernel that runs a page calls `install` (see docs/_ext/book/program_table.py). From then on
-`measure` shows, beside what this machine's compiler makes of a program, the kept
-answers of the machines in `MACHINES`. A program is told by its StableHLO: JAX's own
-output with all shardings, before a compiler has seen it. While the site is built, each
-program of a page is noted in a folder. One that nobody has compiled yet stands there as
-it is lowered for the others, and `tools/programs.py` compiles it. So does one that CI
+A kernel that runs a page calls `install` (see docs/_ext/book/program_table.py). From
+then on `measure` shows a program as compiled for this machine, and beside it the rows
+of the machines in `MACHINES`. A program's key is a digest of its StableHLO: JAX's own
+output with all shardings, before any compiler. While the site is built, each program of
+a page is written into a folder. Where no machine has compiled it, it stands there as it
+is lowered for the others, and `tools/programs.py` compiles it. So do those that CI
 draws.
 """
 
@@ -36,7 +36,7 @@ ITEM = re.compile(r"(up to )?(\d+|\?) ([\w-]+) of (\d+) B over (.*?) among ([\d,
 # -------------------------------------------------------------------- a row's words
 
 
-def written(collectives) -> str:
+def format_collectives(collectives) -> str:
     """Write collectives as text, equal ones together: the column `collectives`."""
     times = {}
     for c in collectives:
@@ -51,8 +51,8 @@ def written(collectives) -> str:
     )
 
 
-def collectives(text, module):
-    """Yield the collectives that `written` wrote, in the types of `communication`."""
+def parse_collectives(text, module):
+    """Yield the collectives of such a text, in the types of `communication`."""
     for item in filter(None, text.split("; ")):
         maybe, times, kind, size, over, groups = ITEM.fullmatch(item).groups()
         axes = None if over == "unnamed" else tuple(filter(None, over.split(", ")))
@@ -61,19 +61,19 @@ def collectives(text, module):
         yield module.Collective(kind, int(size), axes, members, count, bool(maybe))
 
 
-def found(program) -> dict:
-    """Return what a row says of a program, as `program` reads it."""
+def row_fields(program) -> dict:
+    """Return what a row says of a program, as `read_program` reads it."""
     sizes = ("arguments", "outputs", "temporaries", "sent")
     return {name: getattr(program, name) for name in sizes} | {
-        "collectives": written(program.collectives)
+        "collectives": format_collectives(program.collectives)
     }
 
 
-def program(row, module):
+def read_program(row, module):
     """Return a kept row as a program; the words of a compiler that refused it."""
     if row["note"]:
         return row["note"]
-    found = tuple(collectives(row["collectives"], module))
+    found = tuple(parse_collectives(row["collectives"], module))
     sizes = (int(row[name]) for name in ("arguments", "outputs", "temporaries"))
     return module.Program(found, *sizes)
 
@@ -94,12 +94,12 @@ class Machines(dict):
         every = {jax.default_backend().upper(): self.here, **self}
         counts = [getattr(each, "counts", {}) for each in every.values()]
         lines = [
-            [kind, *(shown(each.get(kind, 0)) for each in counts)]
+            [kind, *(format_count(each.get(kind, 0)) for each in counts)]
             for kind in sorted({kind for each in counts for kind in each})
         ]
         for title, name in ("bytes sent", "sent"), ("temporaries", "temporaries"):
             sizes = (getattr(each, name, "refused") for each in every.values())
-            lines.append([title, *map(shown, sizes)])
+            lines.append([title, *map(format_count, sizes)])
         return Table(["compiled for", *every], lines, "The same program, elsewhere")
 
     def __str__(self):
@@ -110,7 +110,7 @@ class Machines(dict):
         return self.columns()._repr_html_()
 
 
-def shown(count):
+def format_count(count):
     """Return a number for a cell; that of a loop of unknown length is a word."""
     return "unknown" if count is None or count != count else count  # noqa: PLR0124 (nan)
 
@@ -135,7 +135,7 @@ def draw(key) -> str:
     return hashlib.sha256(f"{commit} {key}".encode()).hexdigest() if commit else "z"
 
 
-def lowered_for(traced, platform) -> dict:
+def lower_for(traced, platform) -> dict:
     """Lower for another platform; return the program, and what compiling needs."""
     lowering = traced.lower(lowering_platforms=(platform,))._lowering
     if lowering._compiler_options_kvs:
@@ -153,14 +153,14 @@ def lowered_for(traced, platform) -> dict:
 
 def refusal(error) -> str:
     """Return why a program is not there: what JAX or a compiler says, in short."""
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     for mark, meaning in STAYS.items():
-        if mark in said.lower():
+        if mark in message.lower():
             return f"not moved: {meaning}"
-    return f"{type(error).__name__}: {said}".partition(" Traceback")[0][:WORDS]
+    return f"{type(error).__name__}: {message}".partition(" Traceback")[0][:WORDS]
 
 
-def note(folder, key, moved, here, kept):
+def write_note(folder, key, moved, here, rows):
     """Note a program of a page; keep it lowered if nobody has compiled it.
 
     moved: what was traced and lowered; here: its program; kept: machine -> row.
@@ -172,18 +172,18 @@ def note(folder, key, moved, here, kept):
     meshes = [dict(s.mesh.shape) for s in places if hasattr(s, "mesh")]
     context = jax.sharding.get_abstract_mesh()
     meshes += [dict(context.shape)] if context.shape else []
-    told = {"name": traced.fun_name, "devices": given["num_devices"], "meshes": meshes}
-    told["CPU"] = found(here)
+    note = {"name": traced.fun_name, "devices": given["num_devices"], "meshes": meshes}
+    note["CPU"] = row_fields(here)
     for machine, platform in MACHINES.items():
-        if machine not in kept or draw(key).startswith("0"):
+        if machine not in rows or draw(key).startswith("0"):
             try:
-                told[machine] = lowered_for(traced, platform)
+                note[machine] = lower_for(traced, platform)
             except Exception as error:
-                told[machine] = {"note": refusal(error)}
-    (folder / f"{key}.json").write_text(json.dumps(told))
+                note[machine] = {"note": refusal(error)}
+    (folder / f"{key}.json").write_text(json.dumps(note))
 
 
-def install(communication, kept, notes=None):
+def install(communication, programs, notes=None):
     """Let `measure` ask what is kept, and note its programs in a folder.
 
     communication: the module; kept: program -> machine -> row, of programs.csv.
@@ -191,11 +191,11 @@ def install(communication, kept, notes=None):
 
     def ask(traced, lowered, here):
         key = key_of(lowered)
-        rows = kept.get(key, {})
+        rows = programs.get(key, {})
         if notes:
-            note(notes, key, (traced, lowered), here, rows)
+            write_note(notes, key, (traced, lowered), here, rows)
         others = {
-            name: program(rows[name], communication)
+            name: read_program(rows[name], communication)
             for name in MACHINES
             if name in rows
         }

@@ -27,7 +27,7 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import Array, lax  # noqa: E402
 from jax.experimental import multihost_utils  # noqa: E402
-from records import keep  # noqa: E402
+from records import write_table  # noqa: E402
 from throwaway import run  # noqa: E402
 
 from examples.network import sum_by_hosts  # noqa: E402
@@ -123,7 +123,7 @@ def mesh_of(order: str) -> jax.sharding.Mesh:
     return jax.sharding.Mesh(devices.reshape(HOSTS, DEVICES), XY, axis_types=axes)
 
 
-def sent() -> int:
+def count_sent() -> int:
     """Return the bytes that this host has sent since it was made."""
     (line,) = re.findall(r"eth0:(.*)", Path("/proc/net/dev").read_text())
     return int(line.split()[8])
@@ -150,11 +150,11 @@ class Case:
     def turn(self):
         """Run once; note the time, and what left this host."""
         multihost_utils.sync_global_devices("all begin")
-        before, start = sent(), time.perf_counter()
+        before, start = count_sent(), time.perf_counter()
         self.run(self.array).block_until_ready()
         self.seconds.append(time.perf_counter() - start)
         multihost_utils.sync_global_devices("all have got everything")
-        self.bytes.append(sent() - before)
+        self.bytes.append(count_sent() - before)
 
     def result(self) -> list[float]:
         """Return the medians of all turns but the first: milliseconds, and bytes."""
@@ -175,7 +175,7 @@ def cases(rate: str) -> list[tuple[str, str, int]]:
     return found + [(name, "rows", size) for size in sizes for name in SUMS]
 
 
-def host(number: str, chosen: str, rounds: str, file: str):
+def run_host(number: str, chosen: str, rounds: str, file: str):
     """Run everything in turns on this host; host 0 writes what was measured."""
     if number == "0":
         line = shlex.join([sys.executable, __file__, "host", "1", chosen, rounds, file])
@@ -193,13 +193,13 @@ def host(number: str, chosen: str, rounds: str, file: str):
         Path(file).write_text(json.dumps(everyone.tolist()))
 
 
-def inside() -> tuple:
+def host_command() -> tuple:
     """Return how a command line begins that is to run on the first of the hosts."""
     own = [] if os.geteuid() == 0 else ["--map-root-user", "--user"]
     return "unshare", *own, "--net", "--mount", ROOT / "tools/hosts.sh", str(HOSTS)
 
 
-def measured(chosen: list, rate: str = "none", rounds: int = 5) -> list[list]:
+def measure(chosen: list, rate: str = "none", rounds: int = 5) -> list[list]:
     """Start the hosts; return milliseconds, and bytes of both hosts, for each case."""
     environment = {
         name: text
@@ -213,7 +213,7 @@ def measured(chosen: list, rate: str = "none", rounds: int = 5) -> list[list]:
     }
     with tempfile.NamedTemporaryFile() as file:
         words = "host", "0", json.dumps(chosen), str(rounds), file.name
-        run(*inside(), sys.executable, __file__, *words, env=environment)
+        run(*host_command(), sys.executable, __file__, *words, env=environment)
         both = json.load(file)
     return [
         [max(times), *map(round, left)]
@@ -231,15 +231,15 @@ def main(folder: str):
     rows, kernel = [], {"linux": platform.release().split("-")[0]}
     for rate, turns in RATES.items():
         load, chosen = f"{os.getloadavg()[0]:.1f}", cases(rate)
-        found = measured(chosen, rate, turns)
+        found = measure(chosen, rate, turns)
         for case, (time_, *left) in zip(chosen, found, strict=True):
             name, order, block = case
             values = name, order, rate, block, theory(*case), *left, f"{time_:.2f}"
             print(*values, sep=" | ", flush=True)
             row = dict(zip(COLUMNS, (*values, load), strict=True))
             rows.append(row | kernel)
-    keep(Path(folder) / "network.csv", rows)
+    write_table(Path(folder) / "network.csv", rows)
 
 
 if __name__ == "__main__":
-    host(*sys.argv[2:]) if sys.argv[1] == "host" else main(*sys.argv[1:])
+    run_host(*sys.argv[2:]) if sys.argv[1] == "host" else main(*sys.argv[1:])

@@ -31,7 +31,7 @@ import jax
 import numpy as np
 from jax.experimental.mesh_utils import create_device_mesh  # no public name yet
 from jax.sharding import AbstractMesh, AxisType, Mesh
-from records import COMPILERS, keep
+from records import COMPILERS, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "src"))  # for the modules whose bytes are told
@@ -74,27 +74,27 @@ def at_size(name: str, chips: int) -> tuple[Program, int | None, tuple[int, ...]
     return program, program.sizes[which], MESHES[program.axes][which]
 
 
-def compiled(program: Program, n: int, mesh: Mesh):
+def compile_program(program: Program, n: int, mesh: Mesh):
     """Compile a program; return what XLA made of it, and its collectives."""
     with jax.set_mesh(mesh):
         function, given = program.make(program, n, mesh)
         function = function if hasattr(function, "lower") else jax.jit(function)
         made = function.lower(*given).compile()
-    return made, counted(read(made.as_text(), mesh).collectives)
+    return made, one_step(read(made.as_text(), mesh).collectives)
 
 
-def counted(collectives: Iterable[Collective]) -> list[Collective]:
+def one_step(collectives: Iterable[Collective]) -> list[Collective]:
     """Return one step of a loop that ends when it likes, or else all."""
     steps = [replace(each, times=1) for each in collectives if each.times is None]
     return steps or [*collectives]
 
 
-def told(name: str, machine: str, chips: int) -> dict:
+def measure_program(name: str, machine: str, chips: int) -> dict:
     """Compile a program for a machine, and return what the table says of it."""
     program, n, shape = at_size(name, chips)
     mesh = mesh_of(machine, shape, program.axes)
     start = time.perf_counter()
-    made, collectives = compiled(program, n, mesh)
+    made, collectives = compile_program(program, n, mesh)
     held, counts = made.memory_analysis(), {}
     for each in collectives:
         counts[each.kind] = counts.get(each.kind, 0) + each.times
@@ -128,7 +128,7 @@ def off_host(collectives: Iterable[Collective], mesh: Mesh) -> int:
     return round(leaving.max())
 
 
-def expected(name: str, machine: str, chips: int) -> dict:
+def formula_bytes(name: str, machine: str, chips: int) -> dict:
     """Return the bytes of the program's formula, if the book has one."""
     program, n, shape = at_size(name, chips)
     if program.formula is None:
@@ -140,7 +140,7 @@ def expected(name: str, machine: str, chips: int) -> dict:
         return {"formula": program.formula(program, n, mesh)}
 
 
-def said(process: subprocess.CompletedProcess) -> dict:
+def read_result(process: subprocess.CompletedProcess) -> dict:
     """Return what a compilation printed last, and what XLA says against it."""
     if process.returncode == 0:  # XLA:GPU refuses nothing that is too large, but warns
         notes = re.findall("Can't reduce memory use .*", process.stderr)
@@ -150,18 +150,18 @@ def said(process: subprocess.CompletedProcess) -> dict:
     return {"note": (errors or process.stderr.splitlines())[-1][:300]}
 
 
-def attempt(*words: str) -> dict:
+def run_apart(*words: str) -> dict:
     """Run this file with these words in a process of its own, for `LIMIT` seconds."""
     environment = os.environ | ALONE | {"PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, __file__, *words]
     run = partial(subprocess.run, capture_output=True, text=True, check=False)
     try:
-        return said(run(command, env=environment, timeout=LIMIT))
+        return read_result(run(command, env=environment, timeout=LIMIT))
     except subprocess.TimeoutExpired:
         return {"seconds": LIMIT, "note": f"not compiled in {LIMIT} s"}
 
 
-def row(name: str, machine: str, chips: int) -> dict:
+def compile_row(name: str, machine: str, chips: int) -> dict:
     """Return a row of the table."""
     program, n, shape = at_size(name, chips)
     return {
@@ -172,8 +172,8 @@ def row(name: str, machine: str, chips: int) -> dict:
         "mesh": "x".join(map(str, shape)),
         "shape": "x".join(map(str, program.shape(n))),
         "dtype": program.dtype,
-        **expected(name, machine, chips),
-        **attempt("compile", name, machine, str(chips)),
+        **formula_bytes(name, machine, chips),
+        **run_apart("compile", name, machine, str(chips)),
     }
 
 
@@ -223,7 +223,7 @@ def meshes() -> list[dict]:
         for shape in SHAPES:
             program, n, _ = at_size(name, math.prod(shape))
             mesh = mesh_of("h100", shape, program.axes)
-            _, collectives = compiled(program, n, mesh)
+            _, collectives = compile_program(program, n, mesh)
             along = {
                 axis: sum(c.sent * c.times for c in collectives if c.axes == (axis,))
                 for axis in program.axes
@@ -247,7 +247,7 @@ def order() -> list[tuple[str, str, str]]:
     ]
 
 
-def chosen(words: list[str]) -> list[tuple[str, str, str]]:
+def select_keys(words: list[str]) -> list[tuple[str, str, str]]:
     """Return the keys that these words name, those of few chips first."""
     if words and {*words} <= {"torus", "meshes"}:
         return []
@@ -259,20 +259,20 @@ def chosen(words: list[str]) -> list[tuple[str, str, str]]:
 
 def main(folder: Path, words: list[str]):
     """Compile what these words name, or all, and keep the tables in `folder`."""
-    for name, machine, chips in chosen(words):
-        new = row(name, machine, int(chips))
+    for name, machine, chips in select_keys(words):
+        new = compile_row(name, machine, int(chips))
         print(*new.values(), flush=True)
-        keep(folder / "pods.csv", [new], order(), COMPILERS)
+        write_table(folder / "pods.csv", [new], order(), COMPILERS)
     for table in ("torus", "meshes"):
         if not words or table in words:
-            rows = attempt(table)["rows"]
-            keep(folder / f"{table}.csv", rows, packages=COMPILERS)
+            rows = run_apart(table)["rows"]
+            write_table(folder / f"{table}.csv", rows, packages=COMPILERS)
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case "compile", name, machine, chips:
-            print(json.dumps(told(name, machine, int(chips))))
+            print(json.dumps(measure_program(name, machine, int(chips))))
         case ["torus" | "meshes" as table]:
             print(json.dumps({"rows": globals()[table]()}))
         case folder, *words:

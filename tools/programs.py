@@ -36,7 +36,7 @@ from jax._src import compiler  # noqa: E402  (a lowered program has no public wa
 from jax._src.interpreters import mlir  # noqa: E402
 from jax._src.lib import xla_client  # noqa: E402
 from jax._src.lib.mlir import ir  # noqa: E402
-from records import COMPILERS, keep, read  # noqa: E402
+from records import COMPILERS, read_table, write_table  # noqa: E402
 
 from examples import communication  # noqa: E402
 from examples.machines import described  # noqa: E402
@@ -47,13 +47,13 @@ SAID = "name", "machine", "devices", "seconds", "collectives", "note"
 # ---------------------------------------------------------------- one compilation
 
 
-def compiled(told, program, devices):
+def compile_program(note, program, devices):
     """Compile a lowered program as JAX does, for these devices."""
     with mlir.make_ir_context():
         module = ir.Module.parse(bytes.fromhex(program["module"]))
         options = compiler.get_compile_options(
             num_replicas=1,
-            num_partitions=told["devices"],
+            num_partitions=note["devices"],
             device_assignment=np.array([devices]),
             backend=devices[0].client,
         )
@@ -67,30 +67,30 @@ def compiled(told, program, devices):
         )
 
 
-def found(told, program, devices) -> dict:
+def measure_program(note, program, devices) -> dict:
     """Return what a row says of a program: what it sends and holds, or a refusal."""
     start = time.perf_counter()
-    executable = compiled(told, program, devices)
+    executable = compile_program(note, program, devices)
     seconds = round(time.perf_counter() - start, 1)
     text = executable.hlo_modules()[0].to_string()
-    meshes = (m for m in told["meshes"] if math.prod(m.values()) == told["devices"])
+    meshes = (m for m in note["meshes"] if math.prod(m.values()) == note["devices"])
     read_back = communication.read(text, next(meshes, None))
     held = executable.get_compiled_memory_stats()
     kinds = {"arguments": "argument", "outputs": "output", "temporaries": "temp"}
     sizes = {k: getattr(held, f"{v}_size_in_bytes") for k, v in kinds.items()}
-    return measure_hook.found(replace(read_back, **sizes)) | {"seconds": seconds}
+    return measure_hook.row_fields(replace(read_back, **sizes)) | {"seconds": seconds}
 
 
-def row(key, told, machine) -> dict:
+def compile_row(key, note, machine) -> dict:
     """Compile one program for one machine, and return its row without its pages."""
-    about = {"program": key, "machine": machine, "name": told["name"]}
-    about["devices"] = told["devices"]
-    program = told[machine]
+    about = {"program": key, "machine": machine, "name": note["name"]}
+    about["devices"] = note["devices"]
+    program = note[machine]
     try:
         if "note" in program:
             return about | program
-        devices = chips(machine, told["devices"])
-        return about | found(told, program, devices)
+        devices = chips(machine, note["devices"])
+        return about | measure_program(note, program, devices)
     except Exception as error:  # a compiler's refusal is an answer
         return about | {"note": measure_hook.refusal(error)}
 
@@ -106,7 +106,7 @@ def chips(machine, count) -> list:
 # --------------------------------------------------------------------- all of them
 
 
-def noted() -> dict[str, tuple[dict, list[str]]]:
+def read_programs() -> dict[str, tuple[dict, list[str]]]:
     """Return the programs that pages left: key -> what they are, names of pages."""
     programs = {}
     for page in pages(DOCS):
@@ -116,79 +116,79 @@ def noted() -> dict[str, tuple[dict, list[str]]]:
     return programs
 
 
-def kept() -> dict[str, dict[str, dict]]:
+def read_answers() -> dict[str, dict[str, dict]]:
     """Return what is kept: program -> machine -> row."""
-    return program_table.by_program(program_table.rows())
+    return program_table.group_rows(program_table.read_rows())
 
 
-def wanted(programs) -> list[tuple[str, dict, str]]:
+def missing_programs(programs) -> list[tuple[str, dict, str]]:
     """Return what is to be compiled: key, program, machine."""
-    old = kept()
+    old = read_answers()
     return [
-        (key, told, machine)
-        for key, (told, _) in programs.items()
+        (key, note, machine)
+        for key, (note, _) in programs.items()
         for machine in measure_hook.MACHINES
-        if machine in told and machine not in old.get(key, {})
+        if machine in note and machine not in old.get(key, {})
     ]
 
 
 def main():
     """Compile what is missing; keep each row as it comes."""
-    programs = noted()
+    programs = read_programs()
     where = {key: own for key, (_, own) in programs.items()}
-    new, jobs = here(programs), wanted(programs)
+    new, jobs = changed_rows(programs), missing_programs(programs)
     print(f"{len(programs)} programs, {len(jobs)} compilations", flush=True)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
-        for done in as_completed([pool.submit(row, *job) for job in jobs]):
+        for done in as_completed([pool.submit(compile_row, *job) for job in jobs]):
             new.append(done.result())
             print(*(new[-1].get(name, "") for name in SAID), flush=True)
             if len(new) % 20 == 0:
-                keep_all(new, where)
-    keep_all(new, where)
+                write_rows(new, where)
+    write_rows(new, where)
 
 
-def here(programs) -> list[dict]:
+def changed_rows(programs) -> list[dict]:
     """Return a row of this machine for each program, where it says something new."""
-    old, rows = kept(), []
-    for key, (told, _) in programs.items():
-        about = {"program": key, "machine": "CPU", "name": told["name"]}
-        new = about | {"devices": told["devices"]} | told["CPU"]
+    old, rows = read_answers(), []
+    for key, (note, _) in programs.items():
+        about = {"program": key, "machine": "CPU", "name": note["name"]}
+        new = about | {"devices": note["devices"]} | note["CPU"]
         was = old.get(key, {}).get("CPU", {})
         if any(was.get(name) != str(value) for name, value in new.items()):
             rows.append(new)
     return rows
 
 
-def again(count) -> int:
+def compile_sample(count) -> int:
     """Compile so many programs that are kept, drawn by the commit; 1 if one differs."""
-    old = kept()
+    old = read_answers()
     drawn = [
-        (key, told, machine)
-        for key, (told, _) in noted().items()
+        (key, note, machine)
+        for key, (note, _) in read_programs().items()
         for machine in measure_hook.MACHINES
-        if machine in told and machine in old.get(key, {})
+        if machine in note and machine in old.get(key, {})
     ]
     keys = sorted({key for key, *_ in drawn}, key=measure_hook.draw)[:count]
     different = 0
-    for key, told, machine in drawn:
+    for key, note, machine in drawn:
         if key in keys:
-            new, was = row(key, told, machine), old[key][machine]
+            new, was = compile_row(key, note, machine), old[key][machine]
             changed = {k: (was[k], str(v)) for k, v in new.items() if was[k] != str(v)}
             changed.pop("seconds", None)
             different += bool(changed)
-            print(key, told["name"], machine, changed or "as kept", flush=True)
+            print(key, note["name"], machine, changed or "as kept", flush=True)
     if not keys:
         print("no page ran since this commit: nothing is drawn")
     tests = sys.executable, "-m", "pytest", "-q", "-n0", "tests/machines"
-    failed = different or not (keys or os.environ.get("KEPT"))
+    failed = different or not keys
     return int(bool(failed)) or subprocess.call(tests, cwd=ROOT)
 
 
-def keep_all(new, where):
+def write_rows(new, where):
     """Write the table anew: rows found now, and older ones that a page still has."""
     played = {page for own in where.values() for page in own}
-    old = [*read(program_table.TABLE), *new]
+    old = [*read_table(program_table.TABLE), *new]
     rows = {(each["program"], each["machine"]): each for each in old}
     stamped = []
     for (key, _), each in rows.items():
@@ -196,11 +196,11 @@ def keep_all(new, where):
         if own:
             stamped.append(each | {"pages": " ".join(sorted(own))})
     stamped.sort(key=lambda each: (each["pages"], each["program"], each["machine"]))
-    keep(program_table.TABLE, stamped, packages=COMPILERS)
+    write_table(program_table.TABLE, stamped, packages=COMPILERS)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--sample", type=int, help="how many of them")
     given = parser.parse_args()
-    sys.exit(again(given.sample) if given.sample else main())
+    sys.exit(compile_sample(given.sample) if given.sample else main())

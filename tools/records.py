@@ -18,7 +18,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
     return {name: version(name) for name in packages}
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def read_table(path: Path) -> list[dict[str, str]]:
     """Return the rows of a table; without a file, none."""
     if not path.exists():
         return []
@@ -26,7 +26,7 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def keep(path: Path, rows: Iterable[Row], order=(), packages=("jax",)):
+def write_table(path: Path, rows: Iterable[Row], order=(), packages=("jax",)):
     """Write a table; a row that lacks versions or a date gets those of now.
 
     Args:
@@ -37,7 +37,7 @@ def keep(path: Path, rows: Iterable[Row], order=(), packages=("jax",)):
         packages: those whose versions matter.
     """
     today = versions(packages) | {"date": datetime.date.today().isoformat()}
-    rows, old, order = [row | today | row for row in rows], read(path), list(order)
+    rows, old, order = [row | today | row for row in rows], read_table(path), [*order]
     names = dict.fromkeys(name for row in [*old[:1], *rows] for name in row)
     if order:
         first = [*names][: len(order[0])]

@@ -15,11 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "docs/_ext"))
 
-from book.facts import facts, locked  # noqa: E402  (lies in docs/_ext)
+from book.facts import facts, locked_version  # noqa: E402  (lies in docs/_ext)
 
 COMPILERS = f"uv run --quiet --no-project --with=libtpu=={facts().libtpu}"
 for package in "jax-cuda13-plugin", "jax-cuda13-pjrt":
-    COMPILERS += f" --with={package}=={locked('jaxlib')}"
+    COMPILERS += f" --with={package}=={locked_version('jaxlib')}"
 COMMANDS = {
     "atlas": f"{COMPILERS} python tools/survey.py docs/reference/data",
     "collectives": "python benchmarks/bench_collectives.py",

@@ -33,7 +33,7 @@ import jax  # noqa: E402  (after its environment)
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 from jax.sharding import AxisType  # noqa: E402
-from records import COMPILERS, keep, read, versions  # noqa: E402
+from records import COMPILERS, read_table, versions, write_table  # noqa: E402
 
 from examples import communication  # noqa: E402
 from examples.machines import described  # noqa: E402
@@ -121,7 +121,7 @@ def mesh(machine: str, kind: AxisType) -> jax.sharding.Mesh:
     return jax.make_mesh(*MESH, (kind,) * 2, devices=devices)
 
 
-def lowered(machine: str, kind: AxisType, line: str, specs: str, result: str):
+def lower_line(machine: str, kind: AxisType, line: str, specs: str, result: str):
     """Trace and lower a line for a machine, with axes of this type."""
     here, asked = mesh(machine, kind), spec(result) if result else None
     names = [name for name in SHAPES if re.search(rf"\b{name}\b", line)]
@@ -164,20 +164,20 @@ def size_of(size: int, names) -> str:
     return f"{size}@{names}" if names else str(size)
 
 
-def explicit(line: str, specs: str, result: str) -> str:
+def explicit_type(line: str, specs: str, result: str) -> str:
     """Return the type under Explicit axes, or the error's name and first words."""
     try:
-        found = lowered("CPU", AxisType.Explicit, line, specs, result).out_info
+        found = lower_line("CPU", AxisType.Explicit, line, specs, result).out_info
     except Exception as error:  # the library's errors have no common, public class
         words = str(error).strip().partition("\n")[0]
         return f"{type(error).__name__}: {words}"
     return type_of(found, found.sharding)
 
 
-def answer(machine: str, line: str, specs: str, result: str) -> dict[str, object]:
+def compile_row(machine: str, line: str, specs: str, result: str) -> dict[str, object]:
     """Return the row of one program on one machine."""
     about = {"line": line, "specs": specs, "result": result, "machine": machine}
-    program = lowered(machine, AxisType.Auto, line, specs, result)
+    program = lower_line(machine, AxisType.Auto, line, specs, result)
     compiled = program.compile()
     found = communication.read(compiled.as_text(), mesh(machine, AxisType.Auto))
     sent: dict[tuple, int] = {}
@@ -192,14 +192,14 @@ def answer(machine: str, line: str, specs: str, result: str) -> dict[str, object
         "sent": int(found.sent),
         "held": compiled.memory_analysis().temp_size_in_bytes,
         "output": type_of(program.out_info, compiled.output_shardings),
-        "explicit": explicit(line, specs, result) if machine == "CPU" else "",
+        "explicit": explicit_type(line, specs, result) if machine == "CPU" else "",
     }
 
 
-def wanted() -> list[tuple[str, str, str, str]]:
+def missing_questions() -> list[tuple[str, str, str, str]]:
     """Return what has no row of these versions yet."""
     today = versions(COMPILERS).items()
-    known = {key_of(row) for row in read(TABLE) if today <= row.items()}
+    known = {key_of(row) for row in read_table(TABLE) if today <= row.items()}
     every = ((*question, machine) for question in questions() for machine in MACHINES)
     return [one for one in every if one not in known]
 
@@ -209,20 +209,20 @@ def key_of(row) -> tuple[str, ...]:
     return tuple(row[name] for name in KEY)
 
 
-def ask(jobs, workers):
+def compile_jobs(jobs, workers):
     """Compile the jobs side by side; yield each row as it comes."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        tasks = [pool.submit(answer, one[-1], *one[:-1]) for one in jobs]
+        tasks = [pool.submit(compile_row, one[-1], *one[:-1]) for one in jobs]
         for done in as_completed(tasks):
             yield done.result()
 
 
-def again(count: int) -> int:
+def compile_sample(count: int) -> int:
     """Compile so many kept programs anew; return how many have another answer."""
-    drawn = random.sample(read(TABLE), count)
+    drawn = random.sample(read_table(TABLE), count)
     jobs = [key_of(row) for row in drawn]
-    new = {key_of(row): row for row in ask(jobs, os.cpu_count())}
+    new = {key_of(row): row for row in compile_jobs(jobs, os.cpu_count())}
     differ = 0
     for row in drawn:
         now = new[key_of(row)]
@@ -238,16 +238,16 @@ def main():
     parser.add_argument("--again", type=int, help="compile so many anew, and compare")
     options = parser.parse_args()
     if options.again:
-        sys.exit(int(bool(again(options.again))))
+        sys.exit(int(bool(compile_sample(options.again))))
     order = [(*question, machine) for question in questions() for machine in MACHINES]
-    jobs, new = wanted(), []
+    jobs, new = missing_questions(), []
     print(f"{len(order)} programs, {len(jobs)} to compile", flush=True)
-    for row in ask(jobs, os.cpu_count()):
+    for row in compile_jobs(jobs, os.cpu_count()):
         new.append(row)
         if len(new) % 50 == 0:
-            keep(TABLE, new, order, COMPILERS)
+            write_table(TABLE, new, order, COMPILERS)
             print(len(new), *key_of(row), row["sent"], flush=True)
-    keep(TABLE, new, order, COMPILERS)
+    write_table(TABLE, new, order, COMPILERS)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ sys.path.insert(0, str(DOCS / "_ext"))
 from book.page import pages  # noqa: E402  (lies in docs/_ext)
 
 
-def named(names, docs=DOCS):
+def find_pages(names, docs=DOCS):
     """Return the pages with cells that have these names, or all."""
     found = (page for page in pages(docs) if page.is_notebook)
     return [page for page in found if not names or page.name in names]
 
 
-def cells(page, site=SITE):
+def read_cells(page, site=SITE):
     """Return the code cells of a page, each with its outputs on the site.
 
     Raises ValueError when the site is of another version of the page.

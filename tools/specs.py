@@ -20,7 +20,7 @@ sys.path += [str(ROOT / "src"), str(ROOT / "docs/_ext")]
 
 import explorer_specs as asked  # noqa: E402  (lies in docs/_ext)
 import jax  # noqa: E402  (after its environment)
-from records import keep  # noqa: E402
+from records import write_table  # noqa: E402
 
 from examples.judge import Judge  # noqa: E402
 from examples.shardings import differences, notation  # noqa: E402
@@ -32,7 +32,7 @@ def refusal(error: Exception) -> str:
     return f"{type(error).__name__}: {line}"
 
 
-def held(a) -> dict[int, tuple[slice, ...]]:
+def held_parts(a) -> dict[int, tuple[slice, ...]]:
     """Return the part of an array that each device holds, as its shards say it."""
     return {
         shard.device.id: tuple(
@@ -51,7 +51,7 @@ def state(code: str) -> dict[str, object]:
             exec(code, scope)  # sets a mesh, which ends with this one
     except Exception as error:
         return {"error": refusal(error)}
-    a, boxes = scope["a"], held(scope["a"])
+    a, boxes = scope["a"], held_parts(scope["a"])
     (count,) = {a.addressable_shards[n].data.nbytes for n in range(len(boxes))}
     (copies,) = {*Counter(boxes.values()).values()}
     holds, kind = notation(boxes), out.getvalue().strip()
@@ -70,7 +70,7 @@ def verdict(name: str, mesh: str, spec: str) -> dict[str, object]:
     return {"holds": holds, "verdict": str(found)}
 
 
-def answer(exercise: str, mesh: str, shape: str, spec: str) -> dict[str, object]:
+def answer_row(exercise: str, mesh: str, shape: str, spec: str) -> dict[str, object]:
     """Return the row of one question."""
     about = {"exercise": exercise, "mesh": mesh, "shape": shape, "spec": spec}
     if exercise:
@@ -80,7 +80,7 @@ def answer(exercise: str, mesh: str, shape: str, spec: str) -> dict[str, object]
 
 def main():
     """Ask everything anew, and keep it."""
-    keep(asked.SOURCE, [answer(*question) for question in asked.questions()])
+    write_table(asked.SOURCE, [answer_row(*question) for question in asked.questions()])
 
 
 if __name__ == "__main__":

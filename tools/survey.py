@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "src"), str(ROOT / "docs/_ext")]
 
 import jax  # noqa: E402  (after its environment)
-from book.facts import locked  # noqa: E402
-from records import COMPILERS, keep  # noqa: E402
+from book.facts import locked_version  # noqa: E402
+from records import COMPILERS, write_table  # noqa: E402
 
 from examples import atlas  # noqa: E402
 from examples.communication import read  # noqa: E402
@@ -31,7 +31,7 @@ def devices(machine):
     return described(MACHINES[machine]) if MACHINES[machine] else jax.devices()
 
 
-def in_book(file, machine):
+def book_rows(file, machine):
     """Return the rows of a machine that the book has, if any."""
     try:
         return atlas.load(file, machine=machine)
@@ -41,20 +41,20 @@ def in_book(file, machine):
 
 def main(folder):
     """Write the table of this JAX into `folder`, and print what differs."""
-    book, kept = folder / "atlas.csv", []
-    ours = jax.__version__ == locked("jax")
+    book, table = folder / "atlas.csv", []
+    ours = jax.__version__ == locked_version("jax")
     for machine in MACHINES if ours else ["CPU"]:
         rows = atlas.survey(read, devices=devices(machine))
-        kept += [asdict(row) | {"machine": machine} for row in rows]
-        differences = atlas.changes(in_book(book, machine), rows)
+        table += [asdict(row) | {"machine": machine} for row in rows]
+        differences = atlas.changes(book_rows(book, machine), rows)
         for name, field, before, now in differences:
             print(f"{name}\n  {field}: {before or 'nothing'} -> {now or 'nothing'}")
-        told = f"differences from the book to JAX {jax.__version__}"
-        print(f"{machine}: {len(differences)} {told}", flush=True)
+        words = f"differences from the book to JAX {jax.__version__}"
+        print(f"{machine}: {len(differences)} {words}", flush=True)
     if ours:
-        keep(book, kept, packages=COMPILERS)
+        write_table(book, table, packages=COMPILERS)
     else:
-        keep(folder / f"atlas-{jax.__version__}.csv", kept)
+        write_table(folder / f"atlas-{jax.__version__}.csv", table)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ NODE = (
 )
 
 
-def missing(*programs: str) -> str:
+def missing_packages(*programs: str) -> str:
     """Return what to install for these programs, or nothing if all are there."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     packages = {
@@ -96,7 +96,7 @@ def free_ports(count: int) -> list[int]:
     return [*ports]
 
 
-def guarded(*command: str | Path, folder="-", **options) -> subprocess.Popen:
+def start_guarded(*command: str | Path, folder="-", **options) -> subprocess.Popen:
     """Start a command that ends with us; its descendants end with it."""
     line = [*REAPER, str(folder), *map(str, command)]
     return subprocess.Popen(line, stdin=subprocess.PIPE, **options)
@@ -105,7 +105,7 @@ def guarded(*command: str | Path, folder="-", **options) -> subprocess.Popen:
 def run(*command: str | Path, timeout=600, check=True, **options):
     """Run a command to its end, and its descendants; return it with its output."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with guarded(*command, **pipes, **options) as process:
+    with start_guarded(*command, **pipes, **options) as process:
         lifeline, process.stdin = process.stdin, None  # else communicate closes it
         with lifeline:
             out, err = process.communicate(timeout=timeout)
@@ -149,7 +149,7 @@ class Slurm:
         daemons = ["slurmctld -D", *(f"slurmd -D -N {name}" for name in NODES)]
         script = " & ".join(daemons) + " & wait"
         with (self.folder / "daemons.log").open("w") as log:
-            self.daemons = guarded(
+            self.daemons = start_guarded(
                 "sh",
                 "-c",
                 script,

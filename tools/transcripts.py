@@ -37,7 +37,7 @@ VARIABLES = (
 SHOW = "echo $SLURM_PROCID $SLURM_LOCALID $CUDA_VISIBLE_DEVICES"
 
 
-def kept() -> dict:
+def read_transcripts() -> dict:
     """Return what the page keeps."""
     return json.loads(DATA.read_text())
 
@@ -48,7 +48,7 @@ def bindings(slurm: Slurm, options: str) -> list[list[str]]:
     return [line.split()[1:] for line in sorted(done.stdout.splitlines())]
 
 
-def submitted(slurm: Slurm, file: str) -> list[str]:
+def submit_file(slurm: Slurm, file: str) -> list[str]:
     """Submit a file of launch/ on simulated GPUs; return what its processes wrote."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -86,7 +86,7 @@ def main(path: str):
             "variables": variables(slurm),
             "bindings": {options: bindings(slurm, options) for options in BINDINGS},
             "transcripts": {
-                file.name: submitted(slurm, file.name)
+                file.name: submit_file(slurm, file.name)
                 for file in sorted(ROOT.glob("launch/*.sbatch"))
             },
         }

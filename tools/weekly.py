@@ -15,7 +15,7 @@ from pathlib import Path
 import gate
 from gate import Step
 
-NOTED = Path("tests/last_green.csv")
+LAST_GREEN = Path("tests/last_green.csv")
 COLUMNS = "part", "commit", "day"
 LIMIT = 6 * 3600  # seconds for a part
 DRAWS = "-m weekly --hypothesis-profile=weekly --dist=worksteal --max-worker-restart=99"
@@ -35,7 +35,7 @@ PARTS = [
 
 def find_commit() -> str:
     """Return the last commit of anything but the notes."""
-    command = "git", "log", "-1", "--format=%h", "--", ".", f":!{NOTED}"
+    command = "git", "log", "-1", "--format=%h", "--", ".", f":!{LAST_GREEN}"
     return subprocess.run(
         command, capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -43,7 +43,7 @@ def find_commit() -> str:
 
 def read_notes() -> dict[str, dict[str, str]]:
     """Return the last green run of each part."""
-    with NOTED.open(newline="") as file:
+    with LAST_GREEN.open(newline="") as file:
         return {row["part"]: row for row in csv.DictReader(file)}
 
 
@@ -51,7 +51,7 @@ def write_note(part, commit):
     """Note that a part is green today."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     notes = read_notes() | {part: dict(zip(COLUMNS, (part, commit, day), strict=True))}
-    with NOTED.open("w", newline="") as file:
+    with LAST_GREEN.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(notes[name] for name in sorted(notes))

@@ -13,7 +13,7 @@ CORRECTIONS = {
 }
 
 
-def correct(app, pagename, templatename, context, doctree):
+def correct_page(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`: correct the page's text."""
     for found, better in CORRECTIONS.items():
         context["body"] = context.get("body", "").replace(found, better)
@@ -21,5 +21,5 @@ def correct(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """Register the handler."""
-    app.connect("html-page-context", correct)
+    app.connect("html-page-context", correct_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -81,25 +81,25 @@ def names(files) -> list[str]:
     return [str(each.filename) for each in ordered if each.filename]
 
 
-def write(app, finished):
+def write_bundles(app, finished):
     """Write both bundles; what is written when a build ends is left out before."""
     out = Path(app.outdir)
     sheets, programs = COMMON[app.builder]
     found = [*THEME_STYLES, *names(sheets)]
-    told = styles(out, [name for name in found if finished or not LATE.search(name)])
-    (out / STYLES).write_text(f'@charset "UTF-8";\n{told}', encoding="utf-8")
-    told = scripts(out, [*names(programs), *THEME_SCRIPTS])
-    (out / SCRIPTS).write_text(told, encoding="utf-8")
+    text = styles(out, [name for name in found if finished or not LATE.search(name)])
+    (out / STYLES).write_text(f'@charset "UTF-8";\n{text}', encoding="utf-8")
+    text = scripts(out, [*names(programs), *THEME_SCRIPTS])
+    (out / SCRIPTS).write_text(text, encoding="utf-8")
 
 
-def note(app, pagename, templatename, context, doctree):
+def collect_common(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`, first: before a page adds what it alone loads."""
     if app.builder not in COMMON:
         COMMON[app.builder] = [*context["css_files"]], [*context["script_files"]]
-        write(app, finished=False)  # now, since each page names its digest
+        write_bundles(app, finished=False)  # now, since each page names its digest
 
 
-def replace(app, pagename, templatename, context, doctree):
+def use_bundles(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`, last: a page loads the bundles and its own files."""
     sheets, programs = COMMON[app.builder]
     own = [sheet for sheet in context["css_files"] if sheet not in sheets]
@@ -121,15 +121,15 @@ def is_apart(script, common) -> bool:
     return script not in common and not line.startswith("DOCUMENTATION_OPTIONS.")
 
 
-def finish(app, exception):
+def finish_bundles(app, exception):
     """Handle `build-finished`, last: the theme has written the colours of code."""
     if not exception and app.builder in COMMON:
-        write(app, finished=True)
+        write_bundles(app, finished=True)
 
 
 def setup(app):
     """Register the handlers."""
-    app.connect("html-page-context", note, priority=0)
-    app.connect("html-page-context", replace, priority=999)
-    app.connect("build-finished", finish, priority=999)
+    app.connect("html-page-context", collect_common, priority=0)
+    app.connect("html-page-context", use_bundles, priority=999)
+    app.connect("build-finished", finish_bundles, priority=999)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

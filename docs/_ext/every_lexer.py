@@ -25,7 +25,7 @@ class EveryLexer(PythonLexer):
     }
 
 
-def mark(app, doctree):
+def set_language(app, doctree):
     """Handle `doctree-read`: give such cells their language."""
     for node in doctree.findall(nodes.literal_block):
         if MAGIC.match(node.astext()):
@@ -35,5 +35,5 @@ def mark(app, doctree):
 def setup(app):
     """Register the language and the handler."""
     app.add_lexer("every", EveryLexer)
-    app.connect("doctree-read", mark)
+    app.connect("doctree-read", set_language)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -70,7 +70,7 @@ def hows(axes) -> list[str]:
     return [*HOWS] if all(way in HOWS for _, way in axes) else [""]
 
 
-def by(axes, how):
+def with_algorithm(axes, how):
     """Return the axes with the algorithm that is chosen."""
     return tuple((n, how or way) for n, way in axes)
 
@@ -83,7 +83,7 @@ def shape(axes) -> str:
     return " x ".join(f"{n} ({way})" for (n, _), way in zip(axes, ways, strict=True))
 
 
-def counted(kind, axes) -> list[int]:
+def count_costs(kind, axes) -> list[int]:
     """Return steps and load of a collective, and of the least that there can be."""
     far, needed = least(kind, axes)
     load = link_load(kind, axes)
@@ -111,7 +111,7 @@ def network(alpha, beta, shapes, sources) -> dict:
         "shapes": {count: shape(axes) for count, axes in shapes.items()},
         "counts": {
             how: {
-                count: [counted(kind, by(axes, how)) for kind in MEANS]
+                count: [count_costs(kind, with_algorithm(axes, how)) for kind in MEANS]
                 for count, axes in shapes.items()
             }
             for how in hows(next(iter(shapes.values())))
@@ -152,8 +152,8 @@ def row(name, count, cells) -> list[str]:
     """Return a line of a table: for each pair of kind and size, steps and time."""
     alpha, beta, shapes, _ = networks()[name]
     found = [cost(kind, size, shapes[count], alpha, beta) for kind, size in cells]
-    told = (f"{each.steps}: {time(each.seconds)}" for each in found)
-    return [f"{name}: {shape(shapes[count])}", *told]
+    costs = (f"{each.steps}: {time(each.seconds)}" for each in found)
+    return [f"{name}: {shape(shapes[count])}", *costs]
 
 
 def tables() -> dict[str, list[list[str]]]:

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from book.facts import facts
-from explorers import keyed
+from explorers import read_table
 
 SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 MACHINES = ["CPU", "TPU v5p", "H100"]
@@ -50,10 +50,10 @@ MEANS = {  # what a device has after each, once a group
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
     """Return what is kept: (line, specs, result, machine) -> row."""
-    return keyed(SOURCE, ("line", "specs", "result", "machine"))
+    return read_table(SOURCE, ("line", "specs", "result", "machine"))
 
 
-def amount(count) -> str:
+def format_bytes(count) -> str:
     """Return bytes in words: `16 MiB`, `1.5 KiB`, `nothing`."""
     count = float(count)
     for unit, name in UNITS:
@@ -70,8 +70,8 @@ def spec(text) -> str:
 
 def lines() -> list[str]:
     """Return the operations that are kept, in their order."""
-    kept = dict.fromkeys(line for line, *_ in rows())
-    return [line for line in kept if line not in (PRODUCT, RESHARD)]
+    every = dict.fromkeys(line for line, *_ in rows())
+    return [line for line in every if line not in (PRODUCT, RESHARD)]
 
 
 def specs(line) -> list[str]:
@@ -89,10 +89,10 @@ def step(text) -> list[str]:
     times, kind, _, size, _, _, axes = text.split(" ")
     often = "" if times == "1" else f"{times} times "
     over = "" if axes == "?" else f" over {axes.replace(',', ' and ')}"
-    return [kind, f"{often}{amount(size)}{over}", axes]
+    return [kind, f"{often}{format_bytes(size)}{over}", axes]
 
 
-def short(words) -> str:
+def trim(words) -> str:
     """Return what Explicit axes say, with specs in place of whole shardings."""
     return re.sub(r"NamedSharding\(mesh=.*?spec=(P\(.*?\))\)", r"\1", words)
 
@@ -115,12 +115,12 @@ def data() -> dict:
         three = [rows()[line, places, result, machine] for machine in MACHINES]
         most = max(float(row["sent"]) for row in three) or 1
         parts = [round(float(row["sent"]) / most, 3) for row in three]
-        return [*map(number, three), types.index_of(short(three[0]["explicit"])), parts]
+        return [*map(number, three), types.index_of(trim(three[0]["explicit"])), parts]
 
     def number(row):
         texts = (text for text in row["collectives"].split("; ") if text)
         own = [steps.index_of(step(text)) for text in texts]
-        sizes = [amount(row["sent"]), amount(row["held"])]
+        sizes = [format_bytes(row["sent"]), format_bytes(row["held"])]
         return answers.index_of([own, *sizes, types.index_of(row["output"])])
 
     cuts, orders = specs(lines()[0]), specs(RESHARD)
@@ -147,7 +147,7 @@ def data() -> dict:
     }
 
 
-def pictures(kept) -> dict[str, str]:
+def pictures(specs) -> dict[str, str]:
     """Return a picture of an array with each spec, in the colours of its devices."""
     import jax  # noqa: PLC0415  (a second, which only a build of this data waits for)
 
@@ -167,7 +167,7 @@ def pictures(kept) -> dict[str, str]:
         )
 
     with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"))):
-        return {text: picture(text) for text in kept}
+        return {text: picture(text) for text in specs}
 
 
 def exchanges() -> dict[str, str]:
@@ -228,7 +228,7 @@ def strips(kind, together) -> str:
         x, y = corner(number)
         if kind == "reduce-scatter":
             lacks += f"M{x} {y + 27}h46v13h-46z"
-        for other, path in held(kind, together, place, x, y + 27):
+        for other, path in held_areas(kind, together, place, x, y + 27):
             drawn[other] += path
     shown = (
         f'<path d="{d}" fill="{facts().colours[n]}"/>' for n, d in drawn.items() if d
@@ -236,7 +236,7 @@ def strips(kind, together) -> str:
     return f'<path class="lacks" d="{lacks}"/>{"".join(shown)}'
 
 
-def held(kind, together, place, x, y):
+def held_areas(kind, together, place, x, y):
     """Yield whose areas a device has in its strip from (x, y) on: (device, path)."""
     count = len(together)
     step = 46 / count
@@ -267,19 +267,19 @@ def versions() -> str:
 
 def cell(line, places, result="") -> str:
     """Return the bytes that a device sends, for each machine where they differ."""
-    sent = [amount(rows()[line, places, result, m]["sent"]) for m in MACHINES]
+    sent = [format_bytes(rows()[line, places, result, m]["sent"]) for m in MACHINES]
     return sent[0] if len({*sent}) == 1 else " / ".join(sent)
 
 
 def few() -> dict[str, list[list[str]]]:
     """Return what the front page asks, as its table."""
-    named, asked = DOOR["specs"], DOOR["lines"]
+    ways, asked = DOOR["specs"], DOOR["lines"]
     title = (
         "What each of eight devices sends, its arrays split in these ways "
         "(CPU / TPU v5p / H100 where they differ)"
     )
-    body = ([f"`{line}`", *(cell(line, cut) for cut in named)] for line in asked)
-    return {title: [["", *named.values()], *body]}
+    body = ([f"`{line}`", *(cell(line, cut) for cut in ways)] for line in asked)
+    return {title: [["", *ways.values()], *body]}
 
 
 def tables() -> dict[str, list[list[str]]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from book.facts import facts
 from book.page import Page
-from explorers import keyed
+from explorers import read_table
 
 DOCS = Path(__file__).parents[1]
 SOURCE = DOCS / "arrays/data/specs.csv"
@@ -122,7 +122,7 @@ def tuple_of(items) -> str:
     return f"({', '.join(items)}{',' * (len(items) == 1)})"
 
 
-def named(dim) -> str:
+def entry_code(dim) -> str:
     """Return the code of one entry of a spec."""
     if dim == "-":
         return "None"
@@ -131,19 +131,19 @@ def named(dim) -> str:
 
 def spec(text) -> str:
     """Return the code of a spec that is kept as `xy,-`."""
-    return f"jax.P({', '.join(map(named, text.split(',')))})"
+    return f"jax.P({', '.join(map(entry_code, text.split(',')))})"
 
 
 def code(mesh, shape, text) -> str:
     """Return the code of a state."""
-    told = {"mesh": mesh, "shape": tuple_of(shape.split(",")), "spec": spec(text)}
-    return CODE.format(**told)
+    values = {"mesh": mesh, "shape": tuple_of(shape.split(",")), "spec": spec(text)}
+    return CODE.format(**values)
 
 
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
     """Return what is kept: (exercise or nothing, mesh, shape, spec) -> row."""
-    return keyed(SOURCE, ("exercise", "mesh", "shape", "spec"))
+    return read_table(SOURCE, ("exercise", "mesh", "shape", "spec"))
 
 
 def questions() -> list[tuple[str, str, str, str]]:
@@ -241,7 +241,7 @@ def form(piece) -> tuple[str, str]:
     return piece, "".join(ids)
 
 
-def nested(numbers, size, ndim) -> list:
+def nest(numbers, size, ndim) -> list:
     """Return a list of answers to all specs as a list for each array axis."""
     for _ in range(ndim - 1):
         numbers = [*map(list, itertools.batched(numbers, size))]
@@ -250,7 +250,7 @@ def nested(numbers, size, ndim) -> list:
 
 def as_jax(text) -> str:
     """Return a spec as JAX writes it."""
-    return f"P{tuple_of(map(named, text.split(',')))}".replace('"', "'")
+    return f"P{tuple_of(map(entry_code, text.split(',')))}".replace('"', "'")
 
 
 def spec_of(text):
@@ -276,8 +276,8 @@ class Answers:
         """Return the number of a type and what belongs to it, or of a refusal."""
         if row["error"]:
             return self.states.index_of(self.say(row["error"], row["spec"]))
-        told = [row["type"], int(row["bytes"]), int(row["copies"]), row["holds"]]
-        return self.states.index_of([*told, self.pictures.of(row)])
+        values = [row["type"], int(row["bytes"]), int(row["copies"]), row["holds"]]
+        return self.states.index_of([*values, self.pictures.of(row)])
 
     def verdict(self, row) -> int:
         """Return the number of a picture, or -1, and of what the judge says."""
@@ -293,7 +293,7 @@ class Answers:
         keys = ((name, mesh, shape, text) for text in specs(made, shape, every))
         with jax.set_mesh(eval(f"jax.make_mesh({made})")):
             found = [ask(rows()[key]) for key in keys]
-        return nested(found, len(choices(made, every)), shape.count(",") + 1)
+        return nest(found, len(choices(made, every)), shape.count(",") + 1)
 
     def to_exercise(self, name) -> dict:
         """Return what belongs to an exercise."""
@@ -326,7 +326,7 @@ def data() -> dict:
         "meshes": MESHES,
         "choices": {mesh: choices(made) for mesh, made in meshes},
         "shapes": {shape: tuple_of(shape.split(",")) for shape in SHAPES},
-        "names": {dim: named(dim) for dim in dims},
+        "names": {dim: entry_code(dim) for dim in dims},
         "states": states,
         "exercises": exercises,
         "answers": found.states,
@@ -364,14 +364,14 @@ def line(shape, text, kind) -> list[str]:
 
 def table(shape) -> list[list[str]]:
     """Return the specs that some mesh takes for an array of this shape."""
-    kept = [row for key, row in rows().items() if key[::2] == ("", shape)]
-    types = {row["spec"]: row["type"] for row in kept if row["type"]}
+    found = [row for key, row in rows().items() if key[::2] == ("", shape)]
+    types = {row["spec"]: row["type"] for row in found if row["type"]}
     order = [text for text in specs(MESHES["2x2x2"], shape) if text in types]
     head = ["spec", "type", *(f"mesh {mesh.replace('x', ' x ')}" for mesh in MESHES)]
     return [head, *(line(shape, text, types[text]) for text in order)]
 
 
-def refused() -> list[list[str]]:
+def refusals() -> list[list[str]]:
     """Return one refusal of each kind."""
     first = {row["error"].partition(":")[0]: row for row in reversed(rows().values())}
     found = [["mesh", "shape", "spec", "error"]]
@@ -385,4 +385,4 @@ def tables() -> dict[str, list[list[str]]]:
     """Return the specs of each shape that some mesh takes, and examples of refusals."""
     held = "bytes on a device x copies of each part (-: the mesh has no such axis)"
     found = {f"Shape {tuple_of(s.split(','))}: {held}": table(s) for s in SHAPES}
-    return found | {"What JAX refuses, for example": refused()}
+    return found | {"What JAX refuses, for example": refusals()}

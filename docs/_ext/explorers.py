@@ -7,8 +7,8 @@ table that they come from is newer (tools/ keeps the tables in `data/`); they ar
 scripts, since a page that was opened as a file may read no others. Each name has a
 module `explorer_NAME` with two functions: `data()`, a dict for JSON, and `tables()`,
 what stands there without script: title -> rows of cells, whose first row is their
-heading; and with `SOURCE`, the file that both read. With `:few:` the tables are those of
-a third function, `few()`. With `:exercise: TAG` an explorer takes the answer to that
+heading; and with `SOURCE`, the file that both read. With `:few:` the tables are those
+of a third function, `few()`. With `:exercise: TAG` an explorer takes the answer to that
 exercise, one of the module's `EXERCISES`; it has no tables.
 """
 
@@ -26,12 +26,12 @@ EXAMPLES = HERE.parents[1] / "src/examples"
 NAMES = [file.stem.removeprefix("explorer_") for file in HERE.glob("explorer_*.py")]
 
 
-def explorer(name):
+def load(name):
     """Return the module of an explorer."""
     return import_module(f"explorer_{name}")
 
 
-def keyed(file, keys) -> dict[tuple[str, ...], dict[str, str]]:
+def read_table(file, keys) -> dict[tuple[str, ...], dict[str, str]]:
     """Return the rows of a table by what stands in the columns `keys`."""
     with file.open(newline="") as opened:
         return {tuple(row[key] for key in keys): row for row in csv.DictReader(opened)}
@@ -39,8 +39,8 @@ def keyed(file, keys) -> dict[tuple[str, ...], dict[str, str]]:
 
 def script(name) -> str:
     """Return the data of an explorer as a script."""
-    told = json.dumps(explorer(name).data(), separators=(",", ":"), ensure_ascii=False)
-    return f"(window.shardbook ??= {{}}).{name} = {told};\n"
+    data = json.dumps(load(name).data(), separators=(",", ":"), ensure_ascii=False)
+    return f"(window.shardbook ??= {{}}).{name} = {data};\n"
 
 
 def table(rows) -> nodes.table:
@@ -64,7 +64,7 @@ def cell(text) -> nodes.paragraph:
     return nodes.paragraph(text, text)
 
 
-def text(part) -> str:
+def directive_text(part) -> str:
     """Return what a directive stands for in Markdown: its content, or the tables.
 
     Raises ValueError for an explorer that is not there.
@@ -73,13 +73,13 @@ def text(part) -> str:
         raise ValueError(f"no explorer {part.argument}: pass one of {NAMES}")
     if part.content or "exercise" in part.options:
         return part.content
-    told = tables(part.argument, part.options).items()
-    return "\n\n".join(f"**{title}**\n\n{markdown(rows)}" for title, rows in told)
+    titles = tables(part.argument, part.options).items()
+    return "\n\n".join(f"**{title}**\n\n{markdown(rows)}" for title, rows in titles)
 
 
 def tables(name, options) -> dict[str, list[list[str]]]:
     """Return the tables that stand there without script: all, or the few."""
-    known = explorer(name)
+    known = load(name)
     return known.few() if "few" in options else known.tables()
 
 
@@ -105,7 +105,7 @@ class Explorer(SphinxDirective):
         name = self.arguments[0]
         if name not in NAMES:
             raise self.error(f"no explorer {name}: pass one of {NAMES}")
-        known = explorer(name)
+        known = load(name)
         for file in (known.__file__, known.SOURCE):
             self.env.note_dependency(str(file))
         self.env.metadata[self.env.docname].setdefault("explores", set()).add(name)
@@ -126,7 +126,7 @@ class Explorer(SphinxDirective):
         """
         if "exercise" not in self.options:
             return []
-        exercise, known = self.options["exercise"], [*explorer(name).EXERCISES]
+        exercise, known = self.options["exercise"], [*load(name).EXERCISES]
         if exercise not in known:
             words = f"no exercise {exercise} in explorer_{name}.py: pass one of {known}"
             raise self.error(words)
@@ -141,18 +141,18 @@ def add_script(app, pagename, templatename, context, doctree):
 
 def is_current(file, name) -> bool:
     """Tell whether a script is newer than the code and the table that it is made of."""
-    sources = [*HERE.rglob("*.py"), *EXAMPLES.glob("*.py"), explorer(name).SOURCE]
+    sources = [*HERE.rglob("*.py"), *EXAMPLES.glob("*.py"), load(name).SOURCE]
     latest = max(source.stat().st_mtime for source in sources)
     return file.exists() and file.stat().st_mtime > latest
 
 
-def write(app, error):
+def write_data(app, error):
     """Handle `build-finished`: write the data of what pages explore, if it is old."""
     if error or app.builder.format != "html":
         return
     folder = Path(app.outdir) / "_static/explorers"
-    told = (page.get("explores", ()) for page in app.env.metadata.values())
-    for name in sorted({name for names in told for name in names}):
+    explorers = (page.get("explores", ()) for page in app.env.metadata.values())
+    for name in sorted({name for names in explorers for name in names}):
         file = folder / f"{name}.js"
         if not is_current(file, name):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -163,6 +163,6 @@ def setup(app):
     """Register the directive, its script and its data."""
     app.add_directive("explorer", Explorer)
     app.connect("html-page-context", add_script)
-    app.connect("build-finished", write)
+    app.connect("build-finished", write_data)
     safe = {"parallel_read_safe": True, "parallel_write_safe": True}
     return safe | {"env_version": 2}  # an environment of another one is read anew

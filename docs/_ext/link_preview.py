@@ -9,16 +9,16 @@ from pathlib import Path
 from book.page import Page
 
 
-def describe(app, pagename, templatename, context, doctree):
+def add_meta(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`: hand on the description that the page has."""
     if doctree is not None:
         page = Page(Path(app.env.doc2path(pagename)), Path(app.srcdir))
         if page.description:
-            told = {"og:description": page.description}
-            context["meta"] = (context.get("meta") or {}) | told
+            tags = {"og:description": page.description}
+            context["meta"] = (context.get("meta") or {}) | tags
 
 
 def setup(app):
     """Register the handler."""
-    app.connect("html-page-context", describe, priority=400)  # before the library's
+    app.connect("html-page-context", add_meta, priority=400)  # before the library's
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -27,7 +27,7 @@ ElementTree.register_namespace("", SVG)
 ElementTree.register_namespace("xlink", LINK)
 
 
-def inlined(text, name, words) -> tuple[str, float]:
+def inline_svg(text, name, words) -> tuple[str, float]:
     """Return a plot as a part of a page, and its width in rem.
 
     Args:
@@ -42,9 +42,9 @@ def inlined(text, name, words) -> tuple[str, float]:
                 parent.remove(child)
     identify(image, name)
     for node in image.iter():
-        colour(node)
+        colour_node(node)
         for key in {"d", "points", "transform", "x", "y"} & node.attrib.keys():
-            node.set(key, DIGITS.sub(rounded, " ".join(node.get(key).split())))
+            node.set(key, DIGITS.sub(round_number, " ".join(node.get(key).split())))
     width = float(image.attrib.pop("width").removesuffix("pt")) / 12
     width = FULL if width >= WIDE else width
     image.attrib.pop("height")
@@ -71,7 +71,7 @@ def identify(image, name):
             node.set(key, REFERRED.sub(rf"url(#{name}-\1)", value))
 
 
-def colour(node):
+def colour_node(node):
     """Give words and greys the colour of the text, and lines that of the mode."""
     style = node.get("style", "")
     if node.tag == f"{{{SVG}}}text":
@@ -79,20 +79,20 @@ def colour(node):
     else:
         style = style.replace("#777777", "currentColor")
         style = GREY.sub("var(--line-grey)", style)
-    for line, variable in lines().items():
+    for line, variable in line_colours().items():
         style = style.replace(line, variable)
     if style:
         node.set("style", style)
 
 
 @cache
-def lines() -> dict[str, str]:
+def line_colours() -> dict[str, str]:
     """Return the colours of lines, and what stands for them on a page."""
     colours = enumerate(facts().lines)
     return {colour: f"var(--line-{n}, {colour})" for n, colour in colours}
 
 
-def rounded(number) -> str:
+def round_number(number) -> str:
     """Return a number with two digits after its point."""
     return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
@@ -108,14 +108,14 @@ def put_inline(app, doctree):
     for number, image in enumerate(images, 1):
         file = Path(app.srcdir, image["uri"].lstrip("/"))
         if file.suffix == ".svg":
-            image.replace_self(plot(image, file, f"plot-{number}"))
+            image.replace_self(plot_node(image, file, f"plot-{number}"))
 
 
-def plot(image, file, name):
+def plot_node(image, file, name):
     """Return the node of a plot; the keyboard scrolls what a phone does not fit."""
     if not image.get("alt"):
         log.warning("a plot has no text alternative", location=image, type="plots")
-    svg, width = inlined(file.read_text(), name, image.get("alt", ""))
+    svg, width = inline_svg(file.read_text(), name, image.get("alt", ""))
     focus = ' tabindex="0"' if width > NARROW else ""
     return nodes.raw("", f'<div class="plot"{focus}>{svg}</div>', format="html")
 

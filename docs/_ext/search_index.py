@@ -56,21 +56,21 @@ def sections(doctree) -> list[list[str]]:
     Of the page of errors it is the entries, since each section shows many messages.
     They have two more: the words of the message, and how long cause and cure are.
     """
-    found = [*doctree.findall(apart)]
+    found = [*doctree.findall(title_class)]
     if entries := [node for node in found if isinstance(node, ErrorEntry)]:
         found = [found[0], *entries]
     return [
         [
             node["ids"][0],
-            node.next_node(apart(node)).astext(),
-            *words(node),
-            *fits(node),
+            node.next_node(title_class(node)).astext(),
+            *section_words(node),
+            *entry_words(node),
         ]
         for node in found
     ]
 
 
-def apart(node):
+def title_class(node):
     """Return where a section has its title, or None for what is no section.
 
     An entry of the page of errors, to which links lead, is one, too: with a message.
@@ -81,21 +81,21 @@ def apart(node):
     return nodes.literal if entry else None
 
 
-def fits(node) -> list:
+def entry_words(node) -> list:
     """Return by which words the search knows an entry, and where its links begin."""
     if not isinstance(node, ErrorEntry):
         return []
-    said = " ".join(part.astext() for part in node.children[:2])
-    return [node["words"], len(" ".join(said.split()))]
+    text = " ".join(part.astext() for part in node.children[:2])
+    return [node["words"], len(" ".join(text.split()))]
 
 
-def words(section) -> tuple[str, str]:
+def section_words(section) -> tuple[str, str]:
     """Return what stands in a section, without its title and its own sections.
 
     Its prose is whole. Of outputs there are the lines with a word that is nowhere else,
     and of code, apart, such words alone: each is found, in a third of the size.
     """
-    parts = [part for node in section for part in told(node)]
+    parts = [part for node in section for part in visible_texts(node)]
     prose = " ".join(part for kind, part in parts if kind == PROSE)
     text, code, known = [], [], {*WORD.findall(prose)}
     for kind, part in parts:
@@ -109,17 +109,17 @@ def words(section) -> tuple[str, str]:
     return " ".join(" ".join(text).split()), " ".join(code)
 
 
-def told(node):
+def visible_texts(node):
     """Yield the kind and the words of all that is seen without opening anything."""
-    if isinstance(node, nodes.title) or apart(node):
+    if isinstance(node, nodes.title) or title_class(node):
         return
     if isinstance(node, nodes.TextElement | nodes.Text | nodes.raw):
         if kind := kind_of(node):
             html = isinstance(node, nodes.raw)
-            yield kind, plain(node.astext()) if html else node.astext()
+            yield kind, html_words(node.astext()) if html else node.astext()
     elif not isinstance(node, nodes.Invisible | nodes.image):
-        for child in seen(node):
-            yield from told(child)
+        for child in visible_children(node):
+            yield from visible_texts(child)
 
 
 def kind_of(node) -> str:
@@ -134,12 +134,12 @@ def kind_of(node) -> str:
     return "" if isinstance(node, nodes.raw) else PROSE
 
 
-def plain(html) -> str:
+def html_words(html) -> str:
     """Return the words of an output, without its drawings."""
     return unescape(TAG.sub(" ", ROW.sub("\n", DRAWN.sub("", html))))
 
 
-def seen(node) -> list:
+def visible_children(node) -> list:
     """List the children of a node that are to be found."""
     if isinstance(node, addnodes.desc):
         return [*node.findall(addnodes.desc_name)]
@@ -155,55 +155,55 @@ def seen(node) -> list:
     return [nodes.Text(node["prompt_show"]), *outputs]
 
 
-def found(env) -> dict[str, list]:
+def pages_of(env) -> dict[str, list]:
     """Return the sections of all pages, by name."""
     env.found_sections = getattr(env, "found_sections", {})
     return env.found_sections
 
 
-def read(app, doctree):
+def add_page(app, doctree):
     """Handle `doctree-read`: keep the sections of a page."""
-    found(app.env)[app.env.docname] = sections(doctree)
+    pages_of(app.env)[app.env.docname] = sections(doctree)
 
 
-def merge(app, env, docnames, other):
+def merge_sections(app, env, docnames, other):
     """Handle `env-merge-info`: take over what a parallel reader found."""
-    theirs = found(other)
-    found(env).update({name: theirs[name] for name in docnames if name in theirs})
+    theirs = pages_of(other)
+    pages_of(env).update({name: theirs[name] for name in docnames if name in theirs})
 
 
-def replace(app):
+def disable_search(app):
     """Handle `builder-inited`: Sphinx writes neither its index nor its page."""
     if app.builder.format == "html":
         app.builder.search = False
 
 
-def page(app):
+def search_page(app):
     """Handle `html-collect-pages`: write the page of results."""
     return [("search", {"title": "Search"}, "search.html")]
 
 
-def place(name) -> int:
+def list_rank(name) -> int:
     """Return 2 for lists, which come last, 1 for what does so for a name, or 0."""
     return 2 if name.startswith(LISTS) else int(name in ASIDE)
 
 
-def most(name) -> int:
+def max_results(name) -> int:
     """Return how many sections of a page may be among the results."""
     return 1 if name == ENTRIES else 2
 
 
-def write(app, exception):
+def write_index(app, exception):
     """Handle `build-finished`: write the index; remove what Sphinx's search left."""
     if exception or app.builder.format != "html":
         return
-    pages = {name: each for name, each in sorted(found(app.env).items()) if each}
+    pages = {name: each for name, each in sorted(pages_of(app.env).items()) if each}
     listed = [
         [
             app.builder.get_target_uri(name),
             each[0][1],
-            place(name),
-            most(name),
+            list_rank(name),
+            max_results(name),
         ]
         for name, each in pages.items()
     ]
@@ -218,10 +218,10 @@ def write(app, exception):
 def setup(app):
     """Register the handlers."""
     app.add_js_file("find.js", loading_method="defer")
-    app.connect("builder-inited", replace)
-    app.connect("doctree-read", read, priority=900)  # after all that change a page
-    app.connect("env-purge-doc", lambda app, env, name: found(env).pop(name, None))
-    app.connect("env-merge-info", merge)
-    app.connect("html-collect-pages", page)
-    app.connect("build-finished", write)
+    app.connect("builder-inited", disable_search)
+    app.connect("doctree-read", add_page, priority=900)  # after all that change a page
+    app.connect("env-purge-doc", lambda app, env, name: pages_of(env).pop(name, None))
+    app.connect("env-merge-info", merge_sections)
+    app.connect("html-collect-pages", search_page)
+    app.connect("build-finished", write_index)
     return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 2}

@@ -11,7 +11,7 @@ from docutils import nodes
 MODES = {"auto", "explicit", "manual", "processes"}
 
 
-def mark(app, doctree):
+def add_class(app, doctree):
     """Handle `doctree-read`: give each of these its class."""
     for badge in doctree.findall(nodes.inline):
         word = badge.astext().lower()
@@ -27,5 +27,5 @@ def mark(app, doctree):
 
 def setup(app):
     """Register the handler."""
-    app.connect("doctree-read", mark, priority=600)  # the metadata are read at 500
+    app.connect("doctree-read", add_class, priority=600)  # the metadata are read at 500
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -34,7 +34,7 @@ def typeset(tex, *, inline):
     return formula, image
 
 
-def svg(tex, *, inline):
+def formula_svg(tex, *, inline):
     r"""Return a formula as SVG text, and its width in pixels.
 
     Args:
@@ -55,10 +55,10 @@ def svg(tex, *, inline):
     return tostring(image, encoding="unicode"), width
 
 
-def drawn(node, *, inline):
+def draw_formula(node, *, inline):
     """Draw the formula of a node; where that fails, warn and write its TeX instead."""
     try:
-        return svg(node.astext(), inline=inline)
+        return formula_svg(node.astext(), inline=inline)
     except ValueError as error:
         log.warning("%s", error, location=node, type="svgmath")
         return f"<code>{escape(node.astext())}</code>", 0
@@ -66,13 +66,13 @@ def drawn(node, *, inline):
 
 def visit_inline(self, node):
     """Write a formula inside a line of text."""
-    self.body.append(drawn(node, inline=True)[0])
+    self.body.append(draw_formula(node, inline=True)[0])
     raise nodes.SkipNode
 
 
 def visit_display(self, node):
     """Write a formula on a line of its own, with its number if it has one."""
-    image, width = drawn(node, inline=False)
+    image, width = draw_formula(node, inline=False)
     focus = {"tabindex": "0"} if width > NARROW else {}  # so that the keyboard scrolls
     self.body.append(self.starttag(node, "div", CLASS="math notranslate", **focus))
     if node["number"]:

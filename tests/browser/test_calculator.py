@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 import explorers
 import pytest
 from built_site import AXE, SITE
-from explorer_costs import by, hows, networks, tables
+from explorer_costs import hows, networks, tables, with_algorithm
 from test_player import STATIC, THEME
 from test_site import audited
 
@@ -64,7 +64,7 @@ CHOSEN = [
 def python(name, count, how, kind, operand):
     """Return what Python says of a choice."""
     alpha, beta, shapes, _ = networks()[name]
-    return network_cost(kind, operand, by(shapes[count], how), alpha, beta)
+    return network_cost(kind, operand, with_algorithm(shapes[count], how), alpha, beta)
 
 
 @pytest.fixture(scope="session")

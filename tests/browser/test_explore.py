@@ -100,7 +100,7 @@ def served(visit, folder):
 
 def tables(name):
     """Count the rows of an explorer's tables."""
-    return sum(map(len, explorers.explorer(name).tables().values()))
+    return sum(map(len, explorers.load(name).tables().values()))
 
 
 # ------------------------------------------------------------------ every explorer
@@ -260,7 +260,7 @@ def asked(kind):
 
 def says(seen, key, number, read):
     """Check what stands there for a line, its specs and a machine against the table."""
-    amount = explorer_sends.amount
+    amount = explorer_sends.format_bytes
 
     def kept(*key):
         return [explorer_sends.rows()[*key, m] for m in explorer_sends.MACHINES]
@@ -276,7 +276,7 @@ def says(seen, key, number, read):
     kinds = re.findall(r"\d+ ([a-z-]+) of", row["collectives"])
     assert seen["steps"] == kinds
     assert seen["drawn"] <= len(kinds)
-    assert explorer_sends.short(rows[0]["explicit"]) in seen["explicit"]
+    assert explorer_sends.trim(rows[0]["explicit"]) in seen["explicit"]
     for line, beside in zip(seen["lines"], seen["beside"], strict=True):
         sent = [amount(each["sent"]) for each in kept(line, key[1], "")]
         assert beside == sent[number] + " ≠" * (len({*sent}) > 1)

@@ -13,7 +13,7 @@ def unpacked(tmp_path_factory):
     """Unpack the archive of a book with the theme, the bundles and an explorer."""
     folder = tmp_path_factory.mktemp("offline")
     site = Site(folder, PAGES, **HOW)
-    archive.write(site.out)
+    archive.write_archive(site.out)
     with zipfile.ZipFile(site.out / archive.NAME) as packed:
         packed.extractall(folder / "elsewhere")
     return folder / "elsewhere" / archive.FOLDER

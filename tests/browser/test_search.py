@@ -14,7 +14,7 @@ from built_site import AXE, SITE
 from test_site import audited
 
 ASKED = Path(__file__).resolve().parents[1] / "search"
-ENTRIES = error_index.entries(error_index.table_of(ASKED.parents[1] / "docs"))
+ENTRIES = error_index.read_entries(error_index.table_file(ASKED.parents[1] / "docs"))
 LOADED = "performance.getEntriesByType('resource').map(each => each.name)"
 LATE = "find-index.js", "minisearch.js"
 FIRST = """async questions => {

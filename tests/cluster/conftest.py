@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from throwaway import Slurm, missing
+from throwaway import Slurm, missing_packages
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ def need():
     """Skip without these programs, saying what to install; fail in CI."""
 
     def need(*programs):
-        if command := missing(*programs):
+        if command := missing_packages(*programs):
             lack(command)
 
     return need

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 import pytest
 from conftest import lack
-from network_cost import inside, measured, theory
+from network_cost import host_command, measure, theory
 from throwaway import run
-from transcripts import BINDINGS, bindings, kept
+from transcripts import BINDINGS, bindings, read_transcripts
 
 from examples import restart
 
@@ -243,7 +243,7 @@ def test_a_training_that_is_told_to_stop_and_killed_ends_with_the_same_bits(
 
 @pytest.mark.parametrize("options", BINDINGS)
 def test_slurm_hands_out_gpus_as_the_page_says(slurm, options):
-    assert bindings(slurm, options) == kept()["bindings"][options]
+    assert bindings(slurm, options) == read_transcripts()["bindings"][options]
 
 
 # ---------------------------------------------------------------------- other launchers
@@ -276,12 +276,18 @@ def test_mpi4py_tells_jax_what_it_knows(need, launcher):
 def test_mpi_starts_processes_on_other_hosts(need, folder):
     need("mpirun", "ip")
     env = os.environ | CPU | MPI
-    if run(*inside(), "true", check=False, env=env).returncode:
+    if run(*host_command(), "true", check=False, env=env).returncode:
         lack("this machine allows no network namespaces")
     line = *MPIRUN, "-H", "host0,host1", "--mca", "plm_rsh_agent", f"{HOSTS} on"
     names = "-x", "JAX_PLATFORMS", "-x", "JAX_NUM_CPU_DEVICES"
     done = run(
-        *inside(), *line, *names, sys.executable, "hello.py", cwd=folder(), env=env
+        *host_command(),
+        *line,
+        *names,
+        sys.executable,
+        "hello.py",
+        cwd=folder(),
+        env=env,
     )
     assert said(done.stdout) == hello(2, 2, ["host0", "host1"])
 
@@ -290,7 +296,7 @@ def test_mpi_starts_processes_on_other_hosts(need, folder):
 def test_what_leaves_a_host_are_the_bytes_of_the_page(need):
     need("ip")
     env = os.environ | {"RATE": "300mbit"}
-    if run(*inside(), "true", check=False, env=env).returncode:
+    if run(*host_command(), "true", check=False, env=env).returncode:
         lack("this machine allows no network namespaces with a limit")
     cases = [
         (name, order, 2**18)
@@ -298,7 +304,7 @@ def test_what_leaves_a_host_are_the_bytes_of_the_page(need):
         for order in ("rows", "mixed")
     ]
     for case, (milliseconds, *left) in zip(
-        cases, measured(cases, "300mbit", 3), strict=True
+        cases, measure(cases, "300mbit", 3), strict=True
     ):
         wanted = theory(*case)
         assert all(wanted <= sent < 1.06 * wanted + 8192 for sent in left), case

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from failures import variables
+from failures import process_environment
 from throwaway import free_ports
 
 from examples import guard, restart
@@ -92,7 +92,7 @@ def start(folder, number, address, *options, devices=2):
     """Start a process; the file of its script has its number."""
     return subprocess.Popen(
         [sys.executable, folder / "script.py", address, str(COUNT), number, *options],
-        env=variables(devices) | {"XLA_FLAGS": os.environ["XLA_FLAGS"]},
+        env=process_environment(devices) | {"XLA_FLAGS": os.environ["XLA_FLAGS"]},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -3,10 +3,10 @@
 `guards` knows what a cell promises by its options, and whether it kept it; `cells`
 judges all of them while the site is built. `execution` decides when a page runs again,
 `play` plays it, `exercises` tries answers, and `kernels` says what its kernel keeps.
-`plain_markdown` and `export` write a page as Markdown and as a notebook, `exercise_index`,
-`error_index` and `module_reference` the lists that write themselves, `reading_map` the map of
-the front page, and `downloads` the files beside each page. `contents` knows the order
-of all pages, `facts` what pyproject.toml states.
+`plain_markdown` and `export` write a page as Markdown and as a notebook.
+`exercise_index`, `error_index` and `module_reference` generate lists, `reading_map` the
+map of the front page, and `downloads` the files beside each page. `contents` knows the
+order of all pages, `facts` what pyproject.toml states.
 """
 
 

@@ -51,7 +51,7 @@ class ApiIndex(SphinxDirective):
 # ----------------------------------------------------------------- the names of a page
 
 
-def tree(code) -> ast.Module:
+def parse_cell(code) -> ast.Module:
     """Return a cell as a tree; a line for IPython is none of it."""
     lines = ("" if re.match(r"\s*[%!]", line) else line for line in code.splitlines())
     try:
@@ -60,15 +60,15 @@ def tree(code) -> ast.Module:
         return ast.Module([], [])
 
 
-def dotted(node) -> str:
+def name_of(node) -> str:
     """Return `a.b.c` for a name and its attributes, or nothing for anything else."""
     if isinstance(node, ast.Name):
         return node.id
-    start = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    start = name_of(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{start}.{node.attr}" if start else ""
 
 
-def aliases(cells) -> dict[str, str]:
+def find_aliases(cells) -> dict[str, str]:
     """Return the short names of a page, of what it imports from JAX or names anew."""
     found = dict(ROOTS)
     for node in (node for cell in cells for node in ast.walk(cell)):
@@ -80,22 +80,22 @@ def aliases(cells) -> dict[str, str]:
                 (each.asname or each.name, start + each.name) for each in node.names
             ]
         elif isinstance(node, ast.Assign):
-            pairs = assigned(node, found)
+            pairs = assignment_pairs(node, found)
         else:
             continue
         found |= {short: full for short, full in pairs if full.startswith("jax.")}
     return found
 
 
-def assigned(node, known):
+def assignment_pairs(node, known):
     """List the pairs of an assignment such as `P, S = jax.P, jax.NamedSharding`."""
     sides = node.targets[0], node.value
     left, right = (s.elts if isinstance(s, ast.Tuple) else [s] for s in sides)
     pairs = zip(left, right, strict=False)
-    return [(dotted(a), full(dotted(b), known)) for a, b in pairs if dotted(b)]
+    return [(name_of(a), expand(name_of(b), known)) for a, b in pairs if name_of(b)]
 
 
-def full(name, known) -> str:
+def expand(name, known) -> str:
     """Return a name with what its first part stands for."""
     first, dot, rest = name.partition(".")
     return f"{known[first]}{dot}{rest}" if first in known else ""
@@ -110,8 +110,8 @@ class Names(ast.NodeVisitor):
 
     def visit_Attribute(self, node):
         """Take a whole chain of attributes, not its parts."""
-        if dotted(node):
-            self.take(dotted(node))
+        if name_of(node):
+            self.take(name_of(node))
         else:
             self.generic_visit(node)
 
@@ -121,7 +121,7 @@ class Names(ast.NodeVisitor):
 
     def take(self, name):
         """Keep a name of JAX, up to a class: its attributes are not looked up."""
-        name = full(name, self.known)
+        name = expand(name, self.known)
         name = re.match(r"[a-z_\d.]*(?:[A-Z]\w*)?", name)[0].rstrip(".")
         name = SAME.get(name, name)
         if name.count(".") and f"{name}." not in SHORT and "._" not in name:
@@ -147,10 +147,10 @@ def section_of(node) -> tuple[str, str]:
     return anchor, node.next_node(nodes.title).astext()
 
 
-def look(app, doctree):
+def collect_names(app, doctree):
     """Handle `doctree-read`: note the names of each section of a page."""
-    cells = [(node, tree(source(node))) for node in doctree.findall(is_code)]
-    known = aliases([cell for _, cell in cells])
+    cells = [(node, parse_cell(source(node))) for node in doctree.findall(is_code)]
+    known = find_aliases([cell for _, cell in cells])
     page = Page(Path(app.env.doc2path(app.env.docname)), Path(app.srcdir))
     folded = [each for each in page.code if FOLDED & {*each.options, *each.tags}]
     folded = {each.source.strip() for each in folded}
@@ -169,23 +169,23 @@ def look(app, doctree):
 # ---------------------------------------------------------------------------- the table
 
 
-def plain(text) -> str:
+def squash(text) -> str:
     """Return a text as it is compared: `all_gather` is all-gather."""
     return re.sub(r"[-_ ]", "", text).lower()
 
 
-def places(env) -> dict[str, list[tuple[str, str, str]]]:
+def find_places(env) -> dict[str, list[tuple[str, str, str]]]:
     """Return the best places of each name: page, anchor, title, the best first."""
     order = [page.name for page in contents.pages(env.srcdir)]
     order = {name: n for n, name in enumerate(order)}
     found = {}
-    for page, told in env.metadata.items():
-        for name, sections in told.get("api", {}).items():
+    for page, metadata in env.metadata.items():
+        for name, sections in metadata.get("api", {}).items():
             for (anchor, title), count in sections.items():
                 key = (*rank(name, title, env.titles[page].astext()), -count)
                 key += order.get(page, len(order)), anchor
                 found.setdefault(name, []).append((key, (page, anchor, title)))
-    return {name: best(found[name]) for name in sorted(found, key=by_letters)}
+    return {name: best_places(found[name]) for name in sorted(found, key=by_letters)}
 
 
 def by_letters(name) -> tuple[str, str]:
@@ -198,28 +198,28 @@ def rank(name, title, page) -> tuple[bool, bool]:
     last = name.rpartition(".")[2]
     words = re.compile(rf"\b{re.escape(last)}\b")
     return tuple(
-        not (words.search(text) or (len(last) > 3 and plain(last) in plain(text)))
+        not (words.search(text) or (len(last) > 3 and squash(last) in squash(text)))
         for text in (page, title)
     )
 
 
-def best(found) -> list[tuple[str, str, str]]:
+def best_places(found) -> list[tuple[str, str, str]]:
     """Return the first places, not too many of one page."""
-    counts, kept = Counter(), []
+    counts, places = Counter(), []
     for _, place in sorted(found):
         counts[place[0]] += 1
         if counts[place[0]] <= OF_A_PAGE:
-            kept.append(place)
-    return kept[:LINKS]
+            places.append(place)
+    return places[:LINKS]
 
 
-def words(env, page, anchor, title) -> str:
+def link_text(env, page, anchor, title) -> str:
     """Return what a link to a section says."""
     head = env.titles[page].astext()
     return f"{head}: {title}" if anchor else head
 
 
-def html(env, builder, docname) -> str:
+def to_html(env, builder, docname) -> str:
     """Return the table."""
     rows = []
     for name, found in env.api_index.items():
@@ -227,8 +227,8 @@ def html(env, builder, docname) -> str:
         for page, anchor, title in found:
             url = builder.get_relative_uri(docname, page)
             url += f"#{anchor}" if anchor else ""
-            told = escape(words(env, page, anchor, title))
-            links.append(f'<a class="reference internal" href="{url}">{told}</a>')
+            text = escape(link_text(env, page, anchor, title))
+            links.append(f'<a class="reference internal" href="{url}">{text}</a>')
         shown = name.replace(".", ".<wbr>")  # a long one breaks behind a dot
         cell = f'<p id="api-{name}"><code>{shown}</code></p>'
         rows.append(f"<tr><td>{cell}</td><td><p>{' · '.join(links)}</p></td></tr>")
@@ -237,7 +237,7 @@ def html(env, builder, docname) -> str:
     return f'<table class="table listing api">{head}\n<tbody>{body}</tbody></table>'
 
 
-def markdown(env, page) -> str:
+def to_markdown(env, page) -> str:
     """Return the table for the page's Markdown."""
     rows = ["| name | shown in |", "|---|---|"]
     for name, found in env.api_index.items():
@@ -245,37 +245,37 @@ def markdown(env, page) -> str:
         for place in found:
             path = relpath(f"{place[0]}.md", f"{page.name}/..")
             url = f"{path}#{place[1]}" if place[1] else path
-            links.append(f"[{words(env, *place)}]({url})")
+            links.append(f"[{link_text(env, *place)}]({url})")
         rows.append(f"| `{name}` | {' · '.join(links)} |")
     return "\n".join(rows)
 
 
-def with_table(page, env) -> Page:
+def insert_table(page, env) -> Page:
     """Return a page with the table in the place of the directive, if it has one."""
     if not env.metadata.get(page.name, {}).get("has_api_index"):
         return page
     own = (
         each.source if isinstance(each, Block) else each for each in parts(page.text)
     )
-    told = [markdown(env, page) if "{api-index}" in each else each for each in own]
-    return replace(page, source="\n".join(told))
+    texts = [to_markdown(env, page) if "{api-index}" in each else each for each in own]
+    return replace(page, source="\n".join(texts))
 
 
-def changed(app, env):
+def update_table(app, env):
     """Handle `env-updated`: write the page with the table again if it changed."""
-    names = [name for name, told in env.metadata.items() if "has_api_index" in told]
-    told = places(env) if names else {}
-    if told == getattr(env, "api_index", None):
+    names = [name for name, of in env.metadata.items() if "has_api_index" in of]
+    table = find_places(env) if names else {}
+    if table == getattr(env, "api_index", None):
         return []
-    env.api_index = told
+    env.api_index = table
     return names
 
 
-def fill(app, doctree, name):
+def fill_places(app, doctree, name):
     """Handle `doctree-resolved`: put the table in its place."""
     for place in list(doctree.findall(Table)):
-        told = html(app.env, app.builder, name)
-        place.replace_self(nodes.raw("", told, format="html"))
+        html = to_html(app.env, app.builder, name)
+        place.replace_self(nodes.raw("", html, format="html"))
 
 
 def setup(app):
@@ -283,7 +283,7 @@ def setup(app):
     app.setup_extension("book.filters")
     app.add_directive("api-index", ApiIndex)
     app.add_node(Table)
-    app.connect("doctree-read", look, priority=600)  # after the metadata, and `cells`
-    app.connect("env-updated", changed)
-    app.connect("doctree-resolved", fill)
+    app.connect("doctree-read", collect_names, priority=600)  # after `cells`
+    app.connect("env-updated", update_table)
+    app.connect("doctree-resolved", fill_places)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,14 +12,14 @@ import jax
 from IPython import get_ipython
 
 
-def attempts(sources, names) -> str:
+def run_answers(sources, names) -> str:
     """Run each of these cells on a copy of the names; return what became of them."""
-    with no_other_machines():
-        return json.dumps([attempt(source, dict(names)) for source in sources])
+    with without_hooks():
+        return json.dumps([run_answer(source, dict(names)) for source in sources])
 
 
 @contextlib.contextmanager
-def no_other_machines():
+def without_hooks():
     """Let `measure` neither show nor keep programs: an answer's are not the page's."""
     hooks = getattr(sys.modules.get("examples.communication"), "ELSEWHERE", [])
     before, hooks[:] = hooks[:], []
@@ -29,11 +29,11 @@ def no_other_machines():
         hooks[:] = before
 
 
-def attempt(source, names) -> dict:
+def run_answer(source, names) -> dict:
     """Run a cell, and put the mesh back; return what its judge said, or the error."""
     try:
-        with same_mesh():
-            verdict = execute(source, names)
+        with restore_mesh():
+            verdict = run_cell(source, names)
             shown = verdict._repr_html_() and str(verdict)
         return {"passed": bool(verdict.passed), "text": shown}
     except Exception:
@@ -41,7 +41,7 @@ def attempt(source, names) -> dict:
 
 
 @contextlib.contextmanager
-def same_mesh():
+def restore_mesh():
     """Put the mesh back that was there before."""
     mesh = jax.sharding.get_mesh()
     try:
@@ -51,7 +51,7 @@ def same_mesh():
             jax.set_mesh(mesh)
 
 
-def execute(source, names):
+def run_cell(source, names):
     """Run a cell among `names`; return the value of its last expression."""
     if magic := re.match(r"%%every(.*)\n", source):  # as IPython calls it
         return get_ipython().run_cell_magic("every", magic[1], source[magic.end() :])

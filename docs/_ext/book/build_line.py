@@ -11,7 +11,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from book import claims
-from book.facts import ROOT, locked
+from book.facts import ROOT, locked_version
 from book.page import Page
 
 
@@ -28,14 +28,14 @@ class BuildLine(SphinxDirective):
         return [Line()]
 
 
-def committed() -> str:
+def commit_date() -> str:
     """Return the date of the commit, or nothing where there is no history."""
     ask = ["git", "log", "-1", "--format=%cs"]
     done = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 
-def count(app, doctree):
+def count_page(app, doctree):
     """Handle `doctree-read`: note what the page has."""
     name = app.env.docname
     page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
@@ -44,47 +44,47 @@ def count(app, doctree):
         app.env.metadata[name]["counts"] = {
             "pages": 1,
             "cells": len(cells),
-            "facts": sum(map(claims.facts, cells)),
+            "facts": sum(map(claims.count_claims, cells)),
             "exercises": len(page.exercises),
         }
 
 
-def text(env) -> str:
+def format_line(env) -> str:
     """Return the sentence."""
     total = Counter()
-    for told in env.metadata.values():
-        total.update(told.get("counts", {}))
+    for metadata in env.metadata.values():
+        total.update(metadata.get("counts", {}))
     found = {name: f"{number:,}" for name, number in total.items()}
-    day = committed()
+    day = commit_date()
     return (
         f"This build{f', of {day},' if day else ''} ran {found['cells']} cells on "
-        f"{found['pages']} pages with JAX {locked('jax')}; {found['facts']} facts were "
-        f"proved, and {found['exercises']} exercises have answers that pass."
+        f"{found['pages']} pages with JAX {locked_version('jax')}; {found['facts']} "
+        f"facts were proved, and {found['exercises']} exercises have answers that pass."
     )
 
 
-def changed(app, env):
+def update_line(app, env):
     """Handle `env-updated`: write the pages with the sentence again if it changed."""
-    places = [name for name, told in env.metadata.items() if "has_build_line" in told]
-    told = text(env) if places else ""
-    if told == getattr(env, "build_line", ""):
+    places = [name for name, of in env.metadata.items() if "has_build_line" in of]
+    line = format_line(env) if places else ""
+    if line == getattr(env, "build_line", ""):
         return []
-    env.build_line = told
+    env.build_line = line
     return places
 
 
-def fill(app, doctree, name):
+def fill_places(app, doctree, name):
     """Handle `doctree-resolved`: put the sentence in its place."""
     for place in list(doctree.findall(Line)):
-        told = app.env.build_line
-        place.replace_self(nodes.paragraph(told, told, classes=["build-line"]))
+        line = app.env.build_line
+        place.replace_self(nodes.paragraph(line, line, classes=["build-line"]))
 
 
 def setup(app):
     """Register the directive."""
     app.add_directive("build-line", BuildLine)
     app.add_node(Line)
-    app.connect("doctree-read", count)
-    app.connect("env-updated", changed)
-    app.connect("doctree-resolved", fill)
+    app.connect("doctree-read", count_page)
+    app.connect("env-updated", update_line)
+    app.connect("doctree-resolved", fill_places)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

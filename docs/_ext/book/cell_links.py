@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from book.facts import locked
+from book.facts import locked_version
 
 FORM = "a-claim-is-wrong.yaml"
 
@@ -29,7 +29,7 @@ def source(node) -> str:
     return next((block.astext() for block in node.findall(nodes.literal_block)), "")
 
 
-def names(document):
+def link_names(document):
     """Yield each cell and figure of a page, and the name of its link."""
     taken = set()
     for node in document.findall(lambda n: is_code(n) or isinstance(n, nodes.image)):
@@ -53,7 +53,7 @@ class Targets(SphinxTransform):
 
     def apply(self):
         """Give each its name; what one was named before stays its first."""
-        for node, name in names(self.document):
+        for node, name in link_names(self.document):
             node["ids"].append(name)
 
 
@@ -62,30 +62,30 @@ def add_links(app, doctree):
     for node in doctree.findall(is_code):
         names = [each for each in node["ids"] if each.startswith("cell-")]
         for name in names[:1]:
-            found = links(app.config, app.env.docname, name)
+            found = links_html(app.config, app.env.docname, name)
             node.append(nodes.raw("", found, format="html"))
 
 
-def links(config, page, name) -> str:
+def links_html(config, page, name) -> str:
     """Return the links of a cell in HTML."""
-    url = report(config, page, name)
+    url = report_url(config, page, name)
     own = f'<a href="#{name}" title="Link to this cell">#</a>'
     more = f' <a href="{url}" title="Report a false claim">report</a>' if url else ""
     return f'<span class="cell-links">{own}{more}</span>'
 
 
-def report(config, page, name) -> str:
+def report_url(config, page, name) -> str:
     """Return the address of the form for wrong claims, filled in, if there is one."""
     place = config.repository.removesuffix(".git").rstrip("/")
     if not place:
         return ""
-    told = {
+    query = {
         "template": FORM,
         "title": f"{page}: ",
         "page": f"{page}, #{name}",
-        "versions": f"JAX {locked('jax')}, as the site was built",
+        "versions": f"JAX {locked_version('jax')}, as the site was built",
     }
-    return f"{place}/issues/new?{urlencode(told)}".replace("&", "&amp;")
+    return f"{place}/issues/new?{urlencode(query)}".replace("&", "&amp;")
 
 
 def setup(app):

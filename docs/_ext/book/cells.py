@@ -1,7 +1,7 @@
 """Judge the cells of a page while the site is built, and show what they prove.
 
-The options are those of `guards`. For MyST-NB they are comments (`page.quiet`): when
-only an expectation changed, a page is judged on the outputs kept, and does not run.
+The options are those of `guards`. MyST-NB sees comments (`page.comment_options`), so
+that a new expectation is compared with the cached outputs, and the page does not run.
 Every cell runs (`nb_execution_allow_errors`), and all are judged. A page that failed is
 read again in each build until it passes, so that no later build is green without it.
 """
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 LINE = re.compile(r'(?<=(?:collapsed|.expanded) admonition-title">).*(?=</p>)')
 
 
-def executed(app, name):
+def executed_notebook(app, name):
     """Return a page's notebook as MyST-NB ran it, or None where it did not."""
     if not getattr(app.env, "nb_metadata", {}).get(name, {}).get("exec_data"):
         return None
@@ -43,23 +43,23 @@ def outputs_of(notebook) -> list:
     return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def judge(app, doctree):
+def judge_page(app, doctree):
     """Handle `doctree-read`: compare each cell with its options, then show it so."""
     name = app.env.docname
-    if (ran := executed(app, name)) is None:
+    if (ran := executed_notebook(app, name)) is None:
         return
     page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
     cells = list(zip(page.code, outputs_of(ran), strict=True))
-    if broken := {*faults_of(page, cells)} | stopped(app.env, cells):
-        failed(app.env).add(name)
-    if broken & {"error", "check"}:  # the cause may lie outside the page
-        forget(app.env.mystnb_config, ran)
+    if failed_options := {*faults_of(page, cells)} | stop_faults(app.env, cells):
+        failures(app.env).add(name)
+    if failed_options & {"error", "check"}:  # the cause may lie outside the page
+        remove_from_cache(app.env.mystnb_config, ran)
     judge_answers(page)
     places = [n for n, cell in enumerate(ran.cells) if cell.cell_type == "code"]
     shown = {node["cell_index"]: node for node in doctree.findall(is_code)}
     for place, (cell, outputs) in zip(places, cells, strict=True):
         if place in shown:
-            show(shown[place], cell, outputs)
+            show_cell(shown[place], cell, outputs)
 
 
 def judge_answers(page):
@@ -85,11 +85,11 @@ def faults_of(page, cells):
                 return  # what stands below may only follow from it
 
 
-def stopped(env, cells) -> set[str]:
+def stop_faults(env, cells) -> set[str]:
     """Return `{"error"}` if the page did not run to its end, as after a timeout."""
     if env.nb_metadata[env.docname]["exec_data"]["succeeded"]:
         return set()
-    expected = any(guards.error_in(outputs) for _, outputs in cells)
+    expected = any(guards.find_error(outputs) for _, outputs in cells)
     return set() if expected else {"error"}
 
 
@@ -98,10 +98,10 @@ def is_code(node) -> bool:
     return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
 
 
-def show(node, cell, outputs):
+def show_cell(node, cell, outputs):
     """Put the error into a box, and fold the code behind the words of an option."""
-    if "raises" in cell.options and (error := guards.error_in(outputs)):
-        box(node, *error[:2])
+    if "raises" in cell.options and (error := guards.find_error(outputs)):
+        show_error(node, *error[:2])
     for option, mode in (("check", "all"), ("fold", "input")):
         if option in cell.options:
             words = cell.options[option].strip()
@@ -111,7 +111,7 @@ def show(node, cell, outputs):
             node["classes"].append(option)
 
 
-def box(node, kind, message):
+def show_error(node, kind, message):
     """Show an error as its kind and its message, in place of the traceback."""
     for block in [*node.findall(nodes.literal_block)]:
         if "traceback" in block["classes"]:
@@ -122,7 +122,7 @@ def box(node, kind, message):
     node["classes"].append("raises")
 
 
-def code_in_lines(app, pagename, templatename, context, doctree):
+def format_fold_lines(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`: show what has backticks in the lines of folded cells.
 
     MyST-NB writes these lines as plain text.
@@ -138,7 +138,7 @@ def warn(docname, line, option, words):
     log.warning(words, location=(docname, line), type="cells", subtype=option)
 
 
-def forget(settings, notebook):
+def remove_from_cache(settings, notebook):
     """Drop what the cache holds of a page, so that the next build runs it again."""
     if settings.execution_mode == "cache":
         cache = get_cache(settings.execution_cache_path)
@@ -146,23 +146,23 @@ def forget(settings, notebook):
             cache.remove_cache(cache.match_cache_notebook(notebook).pk)
 
 
-def failed(env) -> set[str]:
+def failures(env) -> set[str]:
     """Return the names of the pages that failed when they were last read."""
     env.failed_cells = getattr(env, "failed_cells", set())
     return env.failed_cells
 
 
-def merge(app, env, docnames, other):
+def merge_failures(app, env, docnames, other):
     """Handle `env-merge-info`: take over what a parallel reader found."""
-    failed(env).update(failed(other) & {*docnames})
+    failures(env).update(failures(other) & {*docnames})
 
 
 def setup(app):
     """Register the handlers."""
     app.setup_extension("book.execution")
-    app.connect("doctree-read", judge, priority=400)  # before all that read code
-    app.connect("html-page-context", code_in_lines)
-    app.connect("env-get-outdated", lambda app, env, *_: failed(env) & env.found_docs)
-    app.connect("env-purge-doc", lambda app, env, name: failed(env).discard(name))
-    app.connect("env-merge-info", merge)
+    app.connect("doctree-read", judge_page, priority=400)  # before all that read code
+    app.connect("html-page-context", format_fold_lines)
+    app.connect("env-get-outdated", lambda app, env, *_: failures(env) & env.found_docs)
+    app.connect("env-purge-doc", lambda app, env, name: failures(env).discard(name))
+    app.connect("env-merge-info", merge_failures)
     return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 1}

@@ -11,28 +11,28 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 WORD = re.compile(r"[^\W\d_][\w'\u2019-]*")
 
 
-def facts(cell) -> int:
+def count_claims(cell) -> int:
     """Count what a cell states that would fail the build if it were not so.
 
     That is each comparison of an assertion, or each element of a tuple, list or dict
     that it compares; each `require` and `assert_...`; each number or type of an
     expected line, or one for a line of words; each error that must come.
     """
-    _, tree = guards.parsed(cell.source)
-    found = sum(comparisons(claim) for claim in guards.claims(tree))
-    found += len(scaffolds(tree)) + ("raises" in cell.options)
-    return found + sum(map(tokens, cell.options.get("expect", "").splitlines()))
+    _, tree = guards.parse_cell(cell.source)
+    found = sum(count_comparisons(claim) for claim in guards.find_claims(tree))
+    found += len(find_scaffolds(tree)) + ("raises" in cell.options)
+    return found + sum(map(count_tokens, cell.options.get("expect", "").splitlines()))
 
 
-def comparisons(claim) -> int:
+def count_comparisons(claim) -> int:
     """Count the comparisons of an assertion; one without any is one."""
     if not isinstance(claim, ast.Assert):
         return 1
     nodes = [n for n in ast.walk(claim.test) if isinstance(n, ast.Compare)]
-    return sum(map(compared, nodes)) or 1
+    return sum(map(count_values, nodes)) or 1
 
 
-def compared(node) -> int:
+def count_values(node) -> int:
     """Count what a comparison compares."""
     sides = [node.left, *node.comparators]
     count = 0
@@ -47,7 +47,7 @@ def size(literal) -> int:
     return len(literal.keys if isinstance(literal, ast.Dict) else literal.elts)
 
 
-def scaffolds(tree) -> list[ast.Try]:
+def find_scaffolds(tree) -> list[ast.Try]:
     """List the `try` whose `else` raises an AssertionError."""
     tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try))
     return [
@@ -57,7 +57,7 @@ def scaffolds(tree) -> list[ast.Try]:
     ]
 
 
-def tokens(line) -> int:
+def count_tokens(line) -> int:
     """Count the types and the numbers of an expected line; words alone are one."""
     line = line.replace("...", " ")
     rest, types = TYPE.subn(" ", line)

@@ -98,16 +98,16 @@ def write_beside(app, pagename, templatename, context, doctree):
         return
     page, out = page_of(app, pagename), Path(app.outdir)
     try:
-        ran = cells.executed(app, pagename)
+        ran = cells.executed_notebook(app, pagename)
         outputs = cells.outputs_of(ran) if ran else None
-        page = api_index.with_table(page, app.env)
-        page = module_pictures.with_words(page, app.env)
+        page = api_index.insert_table(page, app.env)
+        page = module_pictures.insert_text(page, app.env)
         write_page(page, folder_of_modules(app), out, outputs)
     except ValueError as error:
         log.warning("%s", error, location=pagename, type="downloads")
 
 
-def changed(app, env, names):
+def note_changes(app, env, names):
     """Handle `env-before-read-docs`: note whether any page is read."""
     env.downloads_are_old = bool(names)
 
@@ -119,33 +119,33 @@ def write_files(app, exception):
     if exception or app.builder.name != "html" or is_new:
         return
     for file in sorted(folder_of_modules(app).glob("*.py")):
-        put(out / "modules" / file.name, file.read_text())
-    put(out / "llms.txt", llms(app))
+        write_file(out / "modules" / file.name, file.read_text())
+    write_file(out / "llms.txt", format_llms(app))
     if app.config.repository:
-        put(out / "binder/requirements.txt", "\n".join(packages(app)) + "\n")
+        write_file(out / "binder/requirements.txt", "\n".join(packages(app)) + "\n")
 
 
 def write_page(page, modules, out, outputs):
     """Write a page's Markdown and, where it has cells, its notebook."""
-    text = export.markdown(with_lists(page, modules), page.file.parent)
+    text = export.markdown(fill_lists(page, modules), page.file.parent)
     if page.is_notebook:
-        text = export.with_outputs(page, text, outputs)
-    put(out / f"{page.name}.md", text)
+        text = export.insert_outputs(page, text, outputs)
+    write_file(out / f"{page.name}.md", text)
     if page.is_notebook:
         text = export.notebook_text(page, modules, outputs)
-        put(out / f"{page.name}.ipynb", text)
+        write_file(out / f"{page.name}.ipynb", text)
 
 
-def with_lists(page, modules) -> str:
+def fill_lists(page, modules) -> str:
     """Return the text of a page with the lists that write themselves."""
     write = {
-        "error-index": lambda part: error_index.text(page),
-        "exercise-index": lambda part: exercise_index.text(page),
-        "explorer": explorers.text,
-        "module-page": lambda part: module_reference.said(page, modules, part.argument),
-        "module-reference": lambda part: module_reference.text(page, modules),
-        "part-map": lambda part: reading_map.text(part, page),
-        "ways": lambda part: reading_map.text(part, page),
+        "error-index": lambda part: error_index.index_text(page),
+        "exercise-index": lambda part: exercise_index.index_text(page),
+        "explorer": explorers.directive_text,
+        "module-page": lambda part: module_reference.text(page, modules, part.argument),
+        "module-reference": lambda part: module_reference.table_text(page, modules),
+        "part-map": lambda part: reading_map.directive_text(part, page),
+        "ways": lambda part: reading_map.directive_text(part, page),
     }
     found = []
     for part in parts(page.text):
@@ -156,7 +156,7 @@ def with_lists(page, modules) -> str:
     return "\n".join(found)
 
 
-def put(file, text):
+def write_file(file, text):
     """Write a file, and its folder where there is none."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -169,13 +169,13 @@ def packages(app) -> list[str]:
     return [*export.requirements(names, Path(app.srcdir).parent), "jupyterlab"]
 
 
-def llms(app) -> str:
+def format_llms(app) -> str:
     """Return the list of pages and modules for machines."""
     start = f"{app.config.published.rstrip('/')}/" if app.config.published else ""
     root = page_of(app, app.config.root_doc)
     lines = [f"# {app.config.project}", "", f"> {root.description}"]
     for caption, pages in contents.parts(Path(app.srcdir)):
-        entries = (entry(page, start) for page in pages)
+        entries = (llms_line(page, start) for page in pages)
         lines += ["", f"## {caption or app.config.project}", "", *entries]
     lines += ["", "## Modules, each one file to copy", ""]
     for file in module_reference.files(folder_of_modules(app)):
@@ -184,7 +184,7 @@ def llms(app) -> str:
     return "\n".join(lines) + "\n"
 
 
-def entry(page, start) -> str:
+def llms_line(page, start) -> str:
     """Return a page's line in the list."""
     about = f": {page.description}" if page.description else ""
     return f"- [{page.title}]({start}{page.name}.md){about}"
@@ -195,7 +195,7 @@ def setup(app):
     app.setup_extension("book.execution")  # it owns the setting `execution_modules`
     for name in "published", "repository":
         app.add_config_value(name, "", "env", str)
-    app.connect("env-before-read-docs", changed)
+    app.connect("env-before-read-docs", note_changes)
     app.connect("html-page-context", add_menus)
     app.connect("html-page-context", write_beside)
     app.connect("build-finished", write_files)

@@ -60,7 +60,7 @@ VARIES = re.compile(r"\d[\d.,]*|'[^']*'")  # numbers and names in a message
 
 
 @dataclass(frozen=True)
-class Raised:
+class RaisingCell:
     """A cell that expects an error.
 
     Attributes:
@@ -82,25 +82,25 @@ class Raised:
     anchor: str
 
 
-def expected(cell) -> tuple[str, str] | None:
+def expected_error(cell) -> tuple[str, str] | None:
     """Return the class and the words that a cell expects of an error, if it does."""
-    told = cell.options.get("raises", "")
+    option = cell.options.get("raises", "")
     first = cell.source.partition("\n")[0]
     if first.startswith(PROCESSES) and "--raises" in first:
         words = shlex.split(first)
-        told = words[words.index("--raises") + 1]
-    kind, _, phrase = told.strip().partition(" ")
+        option = words[words.index("--raises") + 1]
+    kind, _, phrase = option.strip().partition(" ")
     return (kind.rstrip(":"), " ".join(phrase.split())) if kind else None
 
 
-def raised(page) -> list[Raised]:
+def raising_cells(page) -> list[RaisingCell]:
     """List the cells of a page that expect an error."""
     titles, found, taken = headings(page), [], set()
     for cell in page.code:
-        if not (told := expected(cell)):
+        if not (error := expected_error(cell)):
             continue
         stem = name = "raises-" + "-".join(
-            re.findall(r"[a-z]+", " ".join(told).lower())[:7]
+            re.findall(r"[a-z]+", " ".join(error).lower())[:7]
         )
         number = 1
         while name in taken:
@@ -108,7 +108,7 @@ def raised(page) -> list[Raised]:
             name = f"{stem}-{number}"
         taken.add(name)
         title = [text for line, text in titles if line < cell.line][-1]
-        found.append(Raised(page, *told, cell.source, cell.line, title, name))
+        found.append(RaisingCell(page, *error, cell.source, cell.line, title, name))
     return found
 
 
@@ -121,9 +121,9 @@ def headings(page) -> list[tuple[int, str]]:
     return found
 
 
-def all_raised(docs) -> list[Raised]:
+def all_raising_cells(docs) -> list[RaisingCell]:
     """List the cells of all pages that expect an error, in their order."""
-    return [each for page in contents.pages(docs) for each in raised(page)]
+    return [each for page in contents.pages(docs) for each in raising_cells(page)]
 
 
 # -------------------------------------------------------------------- what is said
@@ -151,13 +151,13 @@ class Entry:
         return self.words, *self.also
 
 
-def entries(file) -> list[Entry]:
+def read_entries(file) -> list[Entry]:
     """Read the table of errors."""
-    told = tomllib.loads(file.read_text())
-    told.pop("own", None)
+    table = tomllib.loads(file.read_text())
+    table.pop("own", None)
     known = {field.name for field in fields(Entry)}
     found = []
-    for name, row in told.items():
+    for name, row in table.items():
         if unknown := row.keys() - known:
             raise ValueError(f"{file.name}: {name} has {sorted(unknown)}")
         lists = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
@@ -165,12 +165,12 @@ def entries(file) -> list[Entry]:
     return found
 
 
-def of_pages(file) -> dict[str, list[str]]:
+def read_own_errors(file) -> dict[str, list[str]]:
     """Return what pages and their modules raise in words of their own, by its place."""
     return tomllib.loads(file.read_text()).get("own", {})
 
 
-def table_of(docs) -> Path:
+def table_file(docs) -> Path:
     """Return the file of the table."""
     return docs / "reference/data/errors.toml"
 
@@ -183,7 +183,7 @@ def pattern(words) -> re.Pattern:
     return re.compile(f".{{0,{GAP}}}?".join(parts), re.IGNORECASE)
 
 
-def plain(text) -> str:
+def normalize_traceback(text) -> str:
     """Return a traceback as one line, without what tools write before its lines."""
     lines = (
         re.sub(r"^\s*(?:\[[a-z ]*\d+\]:?|E(?= )|[>!|])\s*", "", x)
@@ -194,7 +194,7 @@ def plain(text) -> str:
 
 def matches(text, table) -> list[Entry]:
     """Return the entries whose words stand in a text."""
-    text = plain(text)
+    text = normalize_traceback(text)
     return [e for e in table if any(pattern(w).search(text) for w in e.patterns)]
 
 
@@ -203,28 +203,28 @@ def entries_of(kind, phrase, table) -> list[Entry]:
 
     Those that name it; else those whose words it has, or whose words it is a part of.
     """
-    named = [e for e in table if phrase in e.short or (not phrase and kind in e.short)]
-    if named or not phrase:
-        return named
+    exact = [e for e in table if phrase in e.short or (not phrase and kind in e.short)]
+    if exact or not phrase:
+        return exact
     found = matches(phrase, table)
     return found or [e for e in table if phrase.lower() in e.words.lower()]
 
 
 @cache
-def said_by(file) -> str:
+def texts_of(file) -> str:
     """Return the words of a module: first those of its `raise`, then all others."""
     tree = ast.parse(file.read_text())
     raises = [n for n in ast.walk(tree) if isinstance(n, ast.Raise)]
-    return " ".join([*map(strings, raises), strings(tree)])
+    return " ".join([*map(string_constants, raises), string_constants(tree)])
 
 
-def strings(tree) -> str:
+def string_constants(tree) -> str:
     """Return the texts in a piece of code, on one line."""
     found = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
-    return " ".join(" ".join(filter(str_like, found)).split())
+    return " ".join(" ".join(filter(is_text, found)).split())
 
 
-def str_like(value) -> bool:
+def is_text(value) -> bool:
     """Tell whether a constant is text."""
     return isinstance(value, str)
 
@@ -251,21 +251,19 @@ def module_of(each) -> str:
     folder = each.page.docs.parent / "src/examples"
     own = each.page.modules(folder)
     files = [*own, *sorted(set(folder.glob("*.py")) - {*own})]
-    runs = {file.stem: len(longest_run(each.phrase, said_by(file))) for file in files}
+    runs = {file.stem: len(longest_run(each.phrase, texts_of(file))) for file in files}
     best = max(runs, key=runs.get, default="")
     return best if best and runs[best] >= ENOUGH else ""
 
 
-def sorted_out(docs):
+def group_cells(docs):
     """Return the cells of each entry, those of each module, and those of neither."""
-    file = table_of(docs)
-    table, told = entries(file), of_pages(file)
+    file = table_file(docs)
+    table, own = read_entries(file), read_own_errors(file)
     by_entry, by_module, rest = {e.name: [] for e in table}, {}, []
-    for each in all_raised(docs):
+    for each in all_raising_cells(docs):
         found = entries_of(each.kind, each.phrase, table)
-        place = next(
-            (k for k, v in told.items() if (each.phrase or each.kind) in v), ""
-        )
+        place = next((k for k, v in own.items() if (each.phrase or each.kind) in v), "")
         if place or (not found and (place := module_of(each))):
             by_module.setdefault(place, []).append(each)
         elif found:
@@ -279,12 +277,12 @@ def sorted_out(docs):
 # ------------------------------------------------------------------------ as Markdown
 
 
-def code(words) -> str:
+def format_code(words) -> str:
     """Return words as code in Markdown; they may have backquotes in them."""
     return f"`` {words} ``" if "`" in words else f"`{words}`"
 
 
-def target(path, page) -> str:
+def link_target(path, page) -> str:
     """Return the target of a link from a page to `part/name#anchor`."""
     name, mark, anchor = path.partition("#")
     file = f"{name}.md"
@@ -315,53 +313,53 @@ def slug(title) -> str:
     return default_slugify(words)
 
 
-def constant(phrase) -> str:
+def mask_values(phrase) -> str:
     """Return a phrase with `...` for its numbers and for what stands in quotes."""
     return VARIES.sub("...", phrase)
 
 
-def links(entry, cells, page) -> str:
+def entry_links(entry, cells, page) -> str:
     """Return the links of an entry: where it is explained, and cells that raise it."""
     found = {
         path: title for title, path in (section_at(p, page.docs) for p in entry.page)
     }
-    told = {*found.values()}
+    titles = {*found.values()}
     for each in cells[:LINKS]:
-        if each.title not in told:
+        if each.title not in titles:
             found[f"{each.page.name}#{each.anchor}"] = each.title
-            told.add(each.title)
-    lines = [f"[{title}]({target(path, page)})" for path, title in found.items()]
+            titles.add(each.title)
+    lines = [f"[{title}]({link_target(path, page)})" for path, title in found.items()]
     if entry.source:
         lines.append(f"[others met it]({entry.source}) ({entry.date}; not run here)")
     return " · ".join(lines)
 
 
-def text_of(entry, cells, page) -> str:
+def entry_text(entry, cells, page) -> str:
     """Return an entry in MyST."""
-    head = f"{code(entry.words)} *{entry.kind}*"
+    head = f"{format_code(entry.words)} *{entry.kind}*"
     body = f"{entry.means} **Do:** {entry.cure}"
-    return f"{head}\n\n{body}\n\n{links(entry, cells, page)}"
+    return f"{head}\n\n{body}\n\n{entry_links(entry, cells, page)}"
 
 
-def text_of_own(each, page) -> str:
+def own_error_text(each, page) -> str:
     """Return the line of an error that a module of the book raises."""
     words = f"{each.kind}: {each.phrase}" if each.phrase else each.kind
-    place = target(f"{each.page.name}#{each.anchor}", page)
-    return f"{code(words)} [{each.title}]({place})"
+    place = link_target(f"{each.page.name}#{each.anchor}", page)
+    return f"{format_code(words)} [{each.title}]({place})"
 
 
-def text(page) -> str:
+def index_text(page) -> str:
     """Return the whole list in MyST, to stand on a page."""
-    by_entry, by_module, _ = sorted_out(page.docs)
-    table, found = entries(table_of(page.docs)), []
+    by_entry, by_module, _ = group_cells(page.docs)
+    table, found = read_entries(table_file(page.docs)), []
     for group, title in GROUPS.items():
         found.append(f"(errors-{group})=\n\n## {title}")
         own = (entry for entry in table if entry.group == group)
-        found += [text_of(entry, by_entry[entry.name], page) for entry in own]
+        found += [entry_text(entry, by_entry[entry.name], page) for entry in own]
     found.append(f"(errors-own)=\n\n## {OWN}")
     for module, cells in by_module.items():
         found.append(f"**{module}**")
-        found.append("\n".join(f"- {text_of_own(each, page)}" for each in cells))
+        found.append("\n".join(f"- {own_error_text(each, page)}" for each in cells))
     return "\n\n".join(found)
 
 
@@ -375,8 +373,8 @@ class ErrorEntry(nodes.container):
 def open_entry(writer, node):
     """Write the start of an entry."""
     words = json.dumps(node["words"], ensure_ascii=False)
-    told = {"data-words": words}
-    writer.body.append(writer.starttag(node, "div", CLASS="error-entry", **told))
+    attributes = {"data-words": words}
+    writer.body.append(writer.starttag(node, "div", CLASS="error-entry", **attributes))
 
 
 def close_entry(writer, node):
@@ -397,7 +395,7 @@ class Part(SphinxDirective):
         """The cells of each entry, those of each module, and those of neither."""
         known = self.env.temp_data
         if "error_index" not in known:
-            known["error_index"] = sorted_out(self.page.docs)
+            known["error_index"] = group_cells(self.page.docs)
         return known["error_index"]
 
 
@@ -406,16 +404,16 @@ class ErrorIndex(Part):
 
     def run(self):
         """Return the sections of the list."""
-        table = table_of(self.page.docs)
+        table = table_file(self.page.docs)
         self.env.note_dependency(str(table))
-        self.env.metadata[self.env.docname]["errors"] = text(self.page)
+        self.env.metadata[self.env.docname]["errors"] = index_text(self.page)
         for each in self.cells[2]:
-            told = f"{each.kind} {each.phrase}: no entry in errors.toml fits it"
-            log.warning(told, location=(each.page.name, each.line), type="errors")
+            message = f"{each.kind} {each.phrase}: no entry in errors.toml fits it"
+            log.warning(message, location=(each.page.name, each.line), type="errors")
         lines = []
         for group, title in GROUPS.items():
             lines.append(f"(errors-{group})=\n\n## {title}")
-            names = [each.name for each in entries(table) if each.group == group]
+            names = [each.name for each in read_entries(table) if each.group == group]
             lines += [f"```{{error-entry}} {name}\n```" for name in names]
         lines.append(f"(errors-own)=\n\n## {OWN}\n\n```{{error-own}}\n```")
         shown = "\n\n".join(lines)
@@ -430,13 +428,13 @@ class ErrorEntryDirective(Part):
     def run(self):
         """Return it, so that links may lead to it."""
         (name,) = self.arguments
-        table = entries(table_of(self.page.docs))
+        table = read_entries(table_file(self.page.docs))
         entry = next(each for each in table if each.name == name)
         node = ErrorEntry(words=list(entry.patterns))
         node["names"].append(f"error-{entry.name}")
         self.state.document.note_explicit_target(node)
-        said = text_of(entry, self.cells[0][name], self.page)
-        node.extend(self.parse_text_to_nodes(said))
+        text = entry_text(entry, self.cells[0][name], self.page)
+        node.extend(self.parse_text_to_nodes(text))
         return [node]
 
 
@@ -447,31 +445,31 @@ class ErrorOwn(Part):
         """Return them by module."""
         count = sum(map(len, self.cells[1].values()))
         start = f'<details class="own-errors"><summary>{count} errors'
-        found = [html(f"{start} that say themselves what to pass</summary>")]
+        found = [html_node(f"{start} that say themselves what to pass</summary>")]
         for module, cells in self.cells[1].items():
             found.append(nodes.rubric("", module))
             for each in cells:
-                told = len(each.phrase) >= ENOUGH
-                node = ErrorEntry(words=[constant(each.phrase)] * told)
+                has_words = len(each.phrase) >= ENOUGH
+                node = ErrorEntry(words=[mask_values(each.phrase)] * has_words)
                 node["classes"].append("own")
-                node.extend(self.parse_text_to_nodes(text_of_own(each, self.page)))
+                node.extend(self.parse_text_to_nodes(own_error_text(each, self.page)))
                 found.append(node)
-        return [*found, html("</details>")]
+        return [*found, html_node("</details>")]
 
 
-def html(text):
+def html_node(text):
     """Return a node with text of HTML."""
     return nodes.raw("", text, format="html")
 
 
-def outdated(app, env, added, changed, removed):
+def outdated_pages(app, env, added, changed, removed):
     """Handle `env-get-outdated`: read the list again if its text has changed."""
     if not added | changed | removed:
         return []
     docs = Path(app.srcdir)
-    kept = {n: of["errors"] for n, of in env.metadata.items() if "errors" in of}
-    pages = {n: Page(Path(env.doc2path(n)), docs) for n in {*kept} & env.found_docs}
-    return [name for name, page in pages.items() if kept[name] != text(page)]
+    texts = {n: of["errors"] for n, of in env.metadata.items() if "errors" in of}
+    pages = {n: Page(Path(env.doc2path(n)), docs) for n in {*texts} & env.found_docs}
+    return [name for name, page in pages.items() if texts[name] != index_text(page)]
 
 
 def add_script(app, pagename, templatename, context, doctree):
@@ -491,7 +489,7 @@ def is_code(node) -> bool:
 
 def cells_in(doctree, page):
     """Yield each node of a cell that expects an error, and what it expects."""
-    waiting = raised(page)
+    waiting = raising_cells(page)
     for node in doctree.findall(is_code) if waiting else ():
         source = next((n.astext() for n in node.findall(nodes.literal_block)), "")
         for each in waiting:
@@ -502,7 +500,7 @@ def cells_in(doctree, page):
 
 
 def is_error(node) -> bool:
-    """Tell whether a node is the box of an error: see `cells.box`."""
+    """Tell whether a node is the box of an error: see `cells.show_error`."""
     return isinstance(node, nodes.container) and "raised" in node["classes"]
 
 
@@ -518,13 +516,13 @@ class Targets(SphinxTransform):
             node["ids"].append(each.anchor)  # no label: other pages have the same
 
 
-def compare(app, doctree):
+def compare_messages(app, doctree):
     """Handle `doctree-read`: see whether each message fits the entry of its cell."""
     name, docs = app.env.docname, Path(app.srcdir)
-    if not table_of(docs).exists():
+    if not table_file(docs).exists():
         return
     page = Page(Path(app.env.doc2path(name)), docs)
-    table = entries(table_of(docs))
+    table = read_entries(table_file(docs))
     slugs = app.env.metadata[name].setdefault("myst_slugs", {})
     for node, each in cells_in(doctree, page):
         slugs[each.anchor] = each.line, each.anchor, each.title
@@ -533,8 +531,8 @@ def compare(app, doctree):
             message = box[-1].astext()
             got = {entry.name for entry in matches(message, table)}
             if wanted and got != wanted:
-                told = f"fits {sorted(got)} in errors.toml, not {sorted(wanted)}"
-                log.warning(told, location=(name, each.line), type="errors")
+                fault = f"fits {sorted(got)} in errors.toml, not {sorted(wanted)}"
+                log.warning(fault, location=(name, each.line), type="errors")
 
 
 def setup(app):
@@ -544,7 +542,7 @@ def setup(app):
     app.add_directive("error-entry", ErrorEntryDirective)
     app.add_directive("error-own", ErrorOwn)
     app.add_transform(Targets)
-    app.connect("env-get-outdated", outdated)
-    app.connect("doctree-read", compare, priority=450)  # after `cells` has judged
+    app.connect("env-get-outdated", outdated_pages)
+    app.connect("doctree-read", compare_messages, priority=450)  # after `cells`
     app.connect("html-page-context", add_script)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

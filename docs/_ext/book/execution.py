@@ -5,7 +5,7 @@ key knows nothing of the modules that the cells import, nor of the environment, 
 page would keep its old outputs when one of them changes. Here both go into the
 kernelspec, as one digest, and Sphinx is told which files the page depends on. So do the
 files that a page reads: its front matter lists them as `data`, from the page's folder.
-And so does what is kept of the programs that a page measures (see tools/measure_hook.py).
+So do the rows of the programs that a page measures (see tools/measure_hook.py).
 """
 
 import hashlib
@@ -24,15 +24,16 @@ from sphinx.errors import ExtensionError
 from sphinx.util.logging import getLogger
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
-from book import exercises, marks, notes, play, program_table
-from book.page import Page, quiet
+from book import exercises, marks, notes, play
+from book.page import Page, comment_options
+from book.program_table import read_rows
 
 LOG = getLogger(__name__)
 MEASURING = "communication.py"  # pages whose cells import it may measure programs
 SHOWN = "program", "machine", "collectives", "temporaries", "note"  # columns
 
 
-def environment(variables) -> str:
+def digest_environment(variables) -> str:
     """Digest the Python, every installed package and the named variables.
 
     Where the checkout lies is no part of it.
@@ -47,7 +48,7 @@ def environment(variables) -> str:
     return hashlib.sha256("\n".join(state).encode()).hexdigest()
 
 
-def with_key(page, key) -> str:
+def insert_key(page, key) -> str:
     """Write `key` into the kernelspec of a page, without moving any line."""
     kernel = page.front["kernelspec"] | {"key": key}
     front = json.dumps(page.front | {"kernelspec": kernel})  # so it is one line
@@ -55,10 +56,10 @@ def with_key(page, key) -> str:
     return "\n".join(["---", front, *[""] * (count - 3), "---", *lines[count:]])
 
 
-def keyed(app, page) -> tuple[str, str, list[Path]]:
+def page_key(app, page) -> tuple[str, str, list[Path]]:
     """Return a page's key, its text with that, and the files that it depends on."""
     try:
-        page = replace(page, source=quiet(page))
+        page = replace(page, source=comment_options(page))
     except ValueError as error:
         raise ExtensionError(f"{page.name}, {error}") from error
     files = [*page.modules(Path(app.config.execution_modules)), *page.data]
@@ -73,15 +74,15 @@ def keyed(app, page) -> tuple[str, str, list[Path]]:
         digest.update(file.name.encode() + file.read_bytes())
     table = Path(app.config.execution_programs)
     if MEASURING in (file.name for file in files) and table.is_file():
-        digest.update(repr(shown(table, page.name)).encode())
+        digest.update(repr(program_rows(table, page.name)).encode())
         files.append(table)
     key = digest.hexdigest()[:16]
-    return key, with_key(page, key), files
+    return key, insert_key(page, key), files
 
 
-def shown(table, name) -> list[list[str]]:
+def program_rows(table, name) -> list[list[str]]:
     """Return what a page may show of its programs on other machines."""
-    rows = (row for row in program_table.rows(table) if name in row["pages"].split())
+    rows = (row for row in read_rows(table) if name in row["pages"].split())
     return sorted([row[k] for k in SHOWN] for row in rows if row["machine"] != "CPU")
 
 
@@ -89,28 +90,28 @@ def warn_of_missing(app):
     """Name the pages with programs that nobody compiled for other machines."""
     table = Path(app.config.execution_programs)
     if table.is_file():
-        rows = program_table.rows(table)
+        rows = read_rows(table)
         known = {row["program"] for row in rows if row["machine"] != "CPU"}
         for name in sorted(app.env.found_docs):
-            noted = {file.stem for file in notes.note_files(name)}
-            if missing := len(noted - known):
-                told = f"{missing} of its programs are not kept for other machines"
-                told += ": run `nox -s remeasure -- programs`"
-                LOG.warning(told, location=name)
+            programs = {file.stem for file in notes.note_files(name)}
+            if missing := len(programs - known):
+                message = f"{missing} of its programs are not kept for other machines"
+                message += ": run `nox -s remeasure -- programs`"
+                LOG.warning(message, location=name)
 
 
 def add_key(app, docname, source):
     """Handle `source-read`: make the page depend on its files and environment."""
     page = Page(Path(app.env.doc2path(docname)), Path(app.srcdir), source=source[0])
     if page.is_notebook:
-        _, source[0], files = keyed(app, page)
+        _, source[0], files = page_key(app, page)
         for file in files:
             app.env.note_dependency(file)
 
 
 def read_notebook(app, page):
     """Return a page as MyST-NB reads it, without outputs."""
-    _, text, _ = keyed(app, page)
+    _, text, _ = page_key(app, page)
     settings = app.env.mystnb_config
     reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
     return reader.read(text)
@@ -118,7 +119,7 @@ def read_notebook(app, page):
 
 def is_played(app, page) -> bool:
     """Tell whether a page's outputs are there; from now on its notes are its own."""
-    key, *_ = keyed(app, page)
+    key, *_ = page_key(app, page)
     notes.begin_notes(page.name, key)
     cache = get_cache(app.config.nb_execution_cache_path)
     try:
@@ -128,13 +129,13 @@ def is_played(app, page) -> bool:
     return not page.exercises or notes.answers_file(page.name).exists()
 
 
-def execute(app, page, kernel):
+def execute_page(app, page, kernel):
     """Play a page, and put what its cells show into MyST-NB's cache."""
     LOG.info("%s: Executing notebook", page.file)
     folder = notes.notes_of(page.name)
     variables = app.config.execution_variables | {"BOOK_NOTES": str(folder)}
     modules = Path(app.config.execution_modules)
-    played = play.play(page, modules, kernel, variables)
+    played = play.play_page(page, modules, kernel, variables)
     notebook = read_notebook(app, page)
     notebook.metadata["language_info"] = played.language
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")
@@ -152,7 +153,7 @@ def execute(app, page, kernel):
     LOG.info("%s: Executed notebook in %.2f seconds", page.file, played.seconds)
 
 
-def execute_all(app, env, names):
+def execute_pages(app, env, names):
     """Handle `env-before-read-docs`: play pages side by side, those that wait too.
 
     MyST-NB finds what they show in its cache.
@@ -163,7 +164,7 @@ def execute_all(app, env, names):
     pages = [page for page in found if page.is_notebook and not is_played(app, page)]
     folder = app.config.execution_kernels
     kernels = {
-        tuple(page.needs): play.kernel_for(page.needs, Path(folder))
+        tuple(page.needs): play.make_kernel(page.needs, Path(folder))
         if folder
         else "python3"
         for page in pages
@@ -171,7 +172,7 @@ def execute_all(app, env, names):
     many = (os.cpu_count() or 1) + 1
     tasks = ParallelTasks(many) if parallel_available else SerialTasks()
     for page in pages:
-        play_one = partial(execute, app, page)
+        play_one = partial(execute_page, app, page)
         tasks.add_task(play_one, kernels[tuple(page.needs)])
     tasks.join()
     warn_of_missing(app)
@@ -190,6 +191,6 @@ def setup(app):
     app.add_config_value("execution_kernels", "", "env", str)
     app.add_config_value("execution_variables", {"JAX_PLATFORMS": "cpu"}, "env", dict)
     app.connect("config-inited", make_cache)
-    app.connect("env-before-read-docs", execute_all, priority=900)  # all is set by then
+    app.connect("env-before-read-docs", execute_pages, priority=900)  # all is set
     app.connect("source-read", add_key)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -36,7 +36,7 @@ def difficulty(exercise, page) -> str:
     return next((name for name, most in LEVELS.items() if count <= most), "hard")
 
 
-def section(other, page) -> str:
+def page_section(other, page) -> str:
     """Return the MyST text for one page with exercises, to stand on another page."""
     path = relpath(other.file, page.file.parent)
     lines = [f"## [{other.title}]({path})", ""]
@@ -46,10 +46,10 @@ def section(other, page) -> str:
     return "\n".join(lines)
 
 
-def text(page) -> str:
+def index_text(page) -> str:
     """Return the index in MyST, to stand on a page."""
     others = (other for other in contents.pages(page.docs) if other.exercises)
-    return "\n\n".join(section(other, page) for other in others)
+    return "\n\n".join(page_section(other, page) for other in others)
 
 
 class ExerciseIndex(SphinxDirective):
@@ -58,18 +58,18 @@ class ExerciseIndex(SphinxDirective):
     def run(self):
         """Return the sections of the index."""
         page = Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
-        found = self.env.metadata[self.env.docname]["exercises"] = text(page)
+        found = self.env.metadata[self.env.docname]["exercises"] = index_text(page)
         return self.parse_text_to_nodes(found, allow_section_headings=True)
 
 
-def outdated(app, env, added, changed, removed):
+def outdated_pages(app, env, added, changed, removed):
     """Handle `env-get-outdated`: read the index again if its text has changed."""
     if not added | changed | removed:
         return []
     docs = Path(app.srcdir)
     pages = {name: Page(Path(env.doc2path(name)), docs) for name in env.found_docs}
-    kept = {n: of["exercises"] for n, of in env.metadata.items() if "exercises" in of}
-    return [n for n in {*kept} & {*pages} if kept[n] != text(pages[n])]
+    texts = {n: of["exercises"] for n, of in env.metadata.items() if "exercises" in of}
+    return [n for n in {*texts} & {*pages} if texts[n] != index_text(pages[n])]
 
 
 class Targets(SphinxTransform):
@@ -92,5 +92,5 @@ def setup(app):
     app.setup_extension("book.filters")
     app.add_directive("exercise-index", ExerciseIndex)
     app.add_transform(Targets)
-    app.connect("env-get-outdated", outdated)
+    app.connect("env-get-outdated", outdated_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -21,23 +21,23 @@ def add_links(app, doctree):
     boxes = doctree.findall(nodes.admonition)
     boxes = (box for box in boxes if "exercise" in box["classes"])
     for box, exercise in zip(boxes, page.exercises, strict=False):
-        html = links(app.config, page, exercise)
+        html = links_html(app.config, page, exercise)
         box.append(nodes.raw("", html, format="html"))
 
 
-def links(config, page, exercise) -> str:
+def links_html(config, page, exercise) -> str:
     """Return the links of an exercise in HTML."""
     file = f"{basename(page.name)}.ipynb"
     found = [f'<a href="{file}" download>Download it as a notebook</a>']
     if config.published and config.repository:
         colab = launches(page.name, config.repository)[0].url
-        url = escape(f"{colab}#scrollTo={stub(page, exercise)}")
+        url = escape(f"{colab}#scrollTo={stub_id(page, exercise)}")
         found.append(f'<a href="{url}" target="_blank">run it on Colab</a>')
     words = ", or ".join(found)
     return f'<p class="to-notebook d-print-none">{words}.</p>'
 
 
-def stub(page, exercise) -> str:
+def stub_id(page, exercise) -> str:
     """Return the id that the cell to change has in the notebook."""
     tags = {"exercise", exercise.name}
     numbered = enumerate(page.cells, 1)

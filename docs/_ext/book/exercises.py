@@ -18,7 +18,7 @@ ATTEMPT = Path(__file__).with_name("attempt.py")  # what the kernel is given
 CODE = """\
 def _try(sources, names, own):
     exec({module!r}, own)
-    print("\\noutcome", own["attempts"](sources, names))
+    print("\\noutcome", own["run_answers"](sources, names))
 _try({sources!r}, globals(), {{}})"""  # leaves no other name behind
 OUTCOME = re.compile(r"^outcome (.*)$", re.M)
 PREFIX = "try-"  # of the cells that try answers
@@ -62,7 +62,7 @@ def add_attempts(notebook, page):
     notebook.cells = cells
 
 
-def outcomes(notebook) -> dict[str, list[dict]]:
+def read_outcomes(notebook) -> dict[str, list[dict]]:
     """Return what became of the answers, the stub's first, by exercise."""
     found = {}
     for cell in notebook.cells:
@@ -82,12 +82,12 @@ def faults(name, found) -> list[str]:
     if len(found) != len(wrong) + 1:
         return [f"exercise {name}: its answers were not tried"]
     stub, *others = found
-    said = ["its stub is accepted"] if stub.get("passed") else []
-    said += [each["error"] for each in found if "error" in each]
+    messages = ["its stub is accepted"] if stub.get("passed") else []
+    messages += [each["error"] for each in found if "error" in each]
     for each, answer in zip(others, wrong, strict=True):
         text = each.get("text", "")  # none where there was an error
         if each.get("passed"):
-            said.append(f"a wrong answer is accepted:\n{answer['answer']}")
+            messages.append(f"a wrong answer is accepted:\n{answer['answer']}")
         elif answer["reason"].casefold() not in text.casefold():
-            said += [f"{answer['reason']!r} is not in {text}"] if text else []
-    return [f"exercise {name}: {fault}" for fault in said]
+            messages += [f"{answer['reason']!r} is not in {text}"] if text else []
+    return [f"exercise {name}: {fault}" for fault in messages]

@@ -19,9 +19,9 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from book import guards
-from book.facts import filled_in
-from book.page import Block, code_cell, parts, rewritten_below
-from book.plain_markdown import plain
+from book.facts import fill_facts
+from book.page import Block, code_cell, parts, rewrite_markdown
+from book.plain_markdown import to_markdown
 
 COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
@@ -123,15 +123,15 @@ def source_of(path, name) -> str:
     text = path.read_text()
     node = ast.parse(text)
     for part in name.split("."):
-        named = (n for n in node.body if getattr(n, "name", None) == part)
-        if not (node := next(named, None)):
+        found = (n for n in node.body if getattr(n, "name", None) == part)
+        if not (node := next(found, None)):
             raise ValueError(f"{path.name} has no {name}")
     first = min(n.lineno for n in [node, *node.decorator_list])
     lines = text.splitlines()[first - 1 : node.end_lineno]
     return textwrap.dedent("\n".join(lines))
 
 
-def included(block, folder) -> str:
+def include_file(block, folder) -> str:
     """Return a `literalinclude` as a fence with the code in it."""
     path = folder / block.argument
     if other := block.options.keys() - LOOKS - {"pyobject"}:
@@ -154,15 +154,15 @@ def markdown(text, folder) -> str:
         ValueError: for a function that the included file does not have.
     """
     return "\n".join(
-        filled(part, folder) if isinstance(part, Block) else filled_in(part)
+        fill_block(part, folder) if isinstance(part, Block) else fill_facts(part)
         for part in parts(text)
     )
 
 
-def filled(block, folder) -> str:
+def fill_block(block, folder) -> str:
     """Return a block as it stands, with the code that it includes in place."""
     if block.name == "literalinclude":
-        return included(block, folder)
+        return include_file(block, folder)
     if block.name in (None, "code-cell") or not block.content:
         return block.source
     inner = textwrap.indent(block.content, block.indent)
@@ -171,7 +171,7 @@ def filled(block, folder) -> str:
     )
 
 
-def with_outputs(page, text, outputs) -> str:
+def insert_outputs(page, text, outputs) -> str:
     """Return a page's text, its cells as code, and below each the text that it gave.
 
     text: the page's, of which only what stands between cells may differ.
@@ -181,10 +181,10 @@ def with_outputs(page, text, outputs) -> str:
     for part in parts(text):
         if isinstance(part, Block) and part.name == "code-cell" and not part.depth:
             cell, given = code_cell(part), next(gave)
-            error = guards.error_in(given)
-            said = [guards.seen(given), ": ".join(error[:2]) if error else ""]
-            shown = "\n".join(filter(None, said))
-            found.append(f"```python\n{headed(cell)}\n```")
+            error = guards.find_error(given)
+            texts = [guards.visible_text(given), ": ".join(error[:2]) if error else ""]
+            shown = "\n".join(filter(None, texts))
+            found.append(f"```python\n{cell_code(cell)}\n```")
             found += [f"\n```text\n{shown}\n```"] * bool(shown)
         else:
             found.append(part.source if isinstance(part, Block) else part)
@@ -209,15 +209,15 @@ def notebook(page, modules_folder, outputs=None):
     Raises:
         ValueError: for a directive that has no form in a notebook.
     """
-    start = [note(page), compared(page)]
+    start = [note_cell(page), version_cell(page)]
     if page.front.get("devices") != "later":
         start.append(new_code_cell(DEVICES, id="devices"))
     gave = iter(outputs or [[]] * len(page.code))
     cells = [
-        numbered(n, cell, page, next(gave) if cell.code else ())
+        notebook_cell(n, cell, page, next(gave) if cell.code else ())
         for n, cell in enumerate(page.cells, 1)
     ]
-    modules = with_init(page.modules(modules_folder))
+    modules = add_init(page.modules(modules_folder))
     files = {f"examples/{file.name}": file.read_text() for file in modules}
     files |= {f"data/{file.name}": file.read_text() for file in page.data}
     text = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))
@@ -226,15 +226,15 @@ def notebook(page, modules_folder, outputs=None):
         cells=[
             *cells[:text],
             *start,
-            *packed(files),
+            *files_cell(files),
             *cells[text:],
-            *readable(files),
+            *file_cells(files),
         ],
         metadata={"kernelspec": kernel},
     )
 
 
-def note(page):
+def note_cell(page):
     """Return the cell that says what is simulated, and what to install."""
     root, name = page.docs.parent, page.title
     url = page.url(page.file.name)
@@ -248,7 +248,7 @@ def note(page):
     return new_markdown_cell(words, id="note")
 
 
-def compared(page):
+def version_cell(page):
     """Return the cell that compares the JAX that is here with the book's."""
     jax, *others = requirements(["jax", *page.needs], page.docs.parent)
     release = jax.removeprefix("jax>=")
@@ -257,12 +257,12 @@ def compared(page):
     return new_code_cell(VERSION.format(jax=release, needs=needs), id="version")
 
 
-def with_init(files) -> list[Path]:
+def add_init(files) -> list[Path]:
     """Return modules, and what makes a package of them."""
     return [files[0].parent / "__init__.py", *files] if files else []
 
 
-def packed(files) -> list:
+def files_cell(files) -> list:
     """Return the cell that writes files beside the notebook, if there are any.
 
     Modules are needed by the first cells of a page, where nobody wants to read them.
@@ -276,7 +276,7 @@ def packed(files) -> list:
     return [new_code_cell(code, id="files", metadata=dict(HIDDEN))]
 
 
-def readable(files) -> list:
+def file_cells(files) -> list:
     """Return the last cells: each file as it is, in a cell that writes it."""
     if not files:
         return []
@@ -289,7 +289,7 @@ def readable(files) -> list:
     return cells
 
 
-def numbered(number, cell, page, outputs):
+def notebook_cell(number, cell, page, outputs):
     """Return a cell of the page as it stands in the notebook.
 
     Run All does not stop at an error that a cell shows; what is folded on the page is
@@ -301,14 +301,14 @@ def numbered(number, cell, page, outputs):
         metadata["jupyter"] = {"source_hidden": True}
     name = f"cell-{number}"
     if not cell.code:
-        text = plain(markdown(cell.source, page.file.parent), page)
-        return attached(new_markdown_cell(text, id=name), page)
-    found = new_code_cell(headed(cell), id=name, metadata=metadata)
-    found.outputs = [kept(output) for output in outputs if not is_stderr(output)]
+        text = to_markdown(markdown(cell.source, page.file.parent), page)
+        return attach_pictures(new_markdown_cell(text, id=name), page)
+    found = new_code_cell(cell_code(cell), id=name, metadata=metadata)
+    found.outputs = [clean_output(output) for output in outputs if not is_log(output)]
     return found
 
 
-def headed(cell) -> str:
+def cell_code(cell) -> str:
     """Return a cell's code, below a comment of the words that stand for it."""
     for option, start in (("check", "Checked: "), ("fold", "")):
         if option in cell.options and not cell.source.startswith("%%"):
@@ -316,16 +316,16 @@ def headed(cell) -> str:
     return cell.source
 
 
-def is_stderr(output) -> bool:
+def is_log(output) -> bool:
     """Tell whether an output is what a program logs, which no page shows."""
     return output["output_type"] == "stream" and output["name"] == "stderr"
 
 
-def kept(output):
+def clean_output(output):
     """Return an output as a notebook keeps it: an error without its traceback."""
     output = nbformat.from_dict(output)
     if output.output_type == "error":
-        output.evalue = guards.told(output.evalue)
+        output.evalue = guards.clean_message(output.evalue)
         bases = [line for line in output.traceback if line.startswith(guards.BASES)]
         output.traceback = [f"{output.ename}: {output.evalue}", *bases]
     output.pop("execution_count", None)
@@ -334,7 +334,7 @@ def kept(output):
     return output
 
 
-def attached(cell, page):
+def attach_pictures(cell, page):
     """Put the pictures that a cell shows into the cell."""
     pictures = {}
 
@@ -346,7 +346,7 @@ def attached(cell, page):
         pictures[file.name] = {IMAGES[file.suffix]: data}
         return f"![{piece.text}](attachment:{file.name})"
 
-    cell.source = rewritten_below(cell.source, attach)
+    cell.source = rewrite_markdown(cell.source, attach)
     if pictures:
         cell["attachments"] = pictures
     return cell

@@ -38,14 +38,14 @@ def substitutions() -> dict[str, str]:
     return {k: fact for k, fact in facts()._asdict().items() if isinstance(fact, str)}
 
 
-def filled_in(text) -> str:
+def fill_facts(text) -> str:
     """Return text with each `{{name}}` of a fact replaced by the fact."""
     known = substitutions()
     return re.sub(r"\{\{(\w+)\}\}", lambda name: known.get(name[1], name[0]), text)
 
 
 @cache
-def locked(package) -> str:
+def locked_version(package) -> str:
     """Return the version of a package in requirements.lock."""
     lock = (ROOT / "requirements.lock").read_text()
     return re.search(rf"^{package}==(\S+)", lock, re.M)[1]

@@ -37,7 +37,7 @@ LAST = 30  # lines of a traceback that are told
 # ----------------------------------------------------------------- what a cell gave
 
 
-def seen(outputs) -> str:
+def visible_text(outputs) -> str:
     """Return the text below a cell: not pictures, tables, errors, nor stderr."""
     texts, printing = [], False
     for output in outputs:
@@ -46,7 +46,7 @@ def seen(outputs) -> str:
             texts[-1] += output["text"]
         elif printed:
             texts.append(output["text"])
-        elif "data" in output and (is_text(output) or of_processes(output)):
+        elif "data" in output and (is_text(output) or is_of_processes(output)):
             texts.append(output["data"].get("text/plain", ""))
         printing = printed or (printing and output.get("name") == "stderr")
     return "\n".join(tidy(text) for text in texts)
@@ -57,16 +57,16 @@ def is_text(output) -> bool:
     return not RICHER & output["data"].keys()
 
 
-def of_processes(output) -> bool:
+def is_of_processes(output) -> bool:
     """Tell whether an output is what several processes show."""
     data = output.get("data", {})
     html, text = ("".join(data.get(f"text/{kind}", "")) for kind in ("html", "plain"))
     return html.startswith(GROUPS) and bool(MARK.match(text))
 
 
-def fleeting(text, outputs) -> list[str]:
+def find_fleeting(text, outputs) -> list[str]:
     """Return what in a text differs between runs, where several processes show it."""
-    if not any(map(of_processes, outputs)):
+    if not any(map(is_of_processes, outputs)):
         return []
     return [found[0] for found in FLEETING.finditer(text)]
 
@@ -77,16 +77,16 @@ def tidy(text) -> str:
     return "\n".join(line.rstrip() for line in lines).rstrip()
 
 
-def error_in(outputs) -> tuple[str, str, str] | None:
+def find_error(outputs) -> tuple[str, str, str] | None:
     """Return the kind of the error that a cell raised, its message, and how it came."""
     for output in outputs:
         if output["output_type"] == "error":
             trace = tidy("\n".join(output["traceback"])).splitlines()[-LAST:]
-            return output["ename"], told(output["evalue"]), "\n".join(trace)
+            return output["ename"], clean_message(output["evalue"]), "\n".join(trace)
     return None
 
 
-def kinds_in(outputs) -> set[str]:
+def error_kinds(outputs) -> set[str]:
     """Return the names of the class of the error that a cell raised, and its bases."""
     for output in outputs:
         if output["output_type"] == "error":
@@ -96,7 +96,7 @@ def kinds_in(outputs) -> set[str]:
     return set()
 
 
-def told(message) -> str:
+def clean_message(message) -> str:
     """Return what an error says, without names of files and folders of one run."""
     return PATH.sub("...", FRAMES.sub("", ANSI.sub("", message))).strip()
 
@@ -111,14 +111,14 @@ def faults(cell, outputs, *, strict):
     """
     for name in cell.others.keys() - KNOWN:
         yield "option", f"has an option that nothing knows: {name}"
-    error = error_in(outputs)
+    error = find_error(outputs)
     if error and not {"raises", "check"} & cell.options.keys():
         yield "error", f"raised what no option expects\n{error[2]}"
         return
     for option, wanted in cell.options.items():
         for words in RULES[option](cell, wanted, outputs):
             yield option, words
-    text = seen(output for output in outputs if must_be_expected(cell, output))
+    text = visible_text(output for output in outputs if must_be_expected(cell, output))
     if strict and text and not SPOKEN & {*cell.options, *cell.tags}:
         yield "expect", f"prints what nothing expects\n{text}"
 
@@ -128,13 +128,13 @@ def must_be_expected(cell, output) -> bool:
 
     What processes raise is expected by `--raises`, in the cell's first line.
     """
-    if not of_processes(output):
+    if not is_of_processes(output):
         return True
-    told = "--raises" in cell.source.partition("\n")[0]
-    return not told and not INSIDE.search(output["data"]["text/html"])
+    expects_error = "--raises" in cell.source.partition("\n")[0]
+    return not expects_error and not INSIDE.search(output["data"]["text/html"])
 
 
-def same(wanted, got) -> bool:
+def is_match(wanted, got) -> bool:
     """Tell whether two texts are equal, where `...` stands for anything."""
     flags = ELLIPSIS | DONT_ACCEPT_TRUE_FOR_1
     return OutputChecker().check_output(f"{wanted}\n", f"{got}\n", flags)
@@ -142,13 +142,13 @@ def same(wanted, got) -> bool:
 
 def expect(cell, wanted, outputs):
     """Yield the difference between the text wanted and the text that there is."""
-    wanted, got = tidy(wanted), seen(outputs)
+    wanted, got = tidy(wanted), visible_text(outputs)
     if not re.search(r"\w", wanted.replace("...", "")):
         yield f"expects no word, number or type: {wanted!r} fits anything"
-    if differs := fleeting(wanted, outputs):
+    if differs := find_fleeting(wanted, outputs):
         words = ", ".join(differs)
         yield f"expects what differs between runs: {words}: write `...` for it"
-    if not same(wanted, got):
+    if not is_match(wanted, got):
         yield "printed something else\n" + difference(wanted, got)
 
 
@@ -156,7 +156,7 @@ def difference(wanted, got) -> str:
     """Return the lines that differ; those that differ in `...` alone do not."""
     want, have = wanted.splitlines(), got.splitlines()
     if len(want) == len(have):
-        want = [h if same(w, h) else w for w, h in zip(want, have, strict=True)]
+        want = [h if is_match(w, h) else w for w, h in zip(want, have, strict=True)]
     lines = difflib.unified_diff(want, have, "expected", "printed", lineterm="")
     return "\n".join(lines)
 
@@ -164,12 +164,12 @@ def difference(wanted, got) -> str:
 def raises(cell, wanted, outputs):
     """Yield what is wrong with the error, or with its absence."""
     name, _, phrase = wanted.strip().partition(" ")
-    name, phrase, error = name.rstrip(":"), phrase.strip(), error_in(outputs)
+    name, phrase, error = name.rstrip(":"), phrase.strip(), find_error(outputs)
     if not phrase:
         yield f"says nothing of the message of {name}: add a phrase of it"
     elif not error:
         yield f"raised nothing, where `raises` expects {name}: {phrase}"
-    elif name not in kinds_in(outputs) or not same(f"...{phrase}...", error[1]):
+    elif name not in error_kinds(outputs) or not is_match(f"...{phrase}...", error[1]):
         yield (
             f"raised another error\nexpected  {name}: ...{phrase}...\n"
             f"raised    {error[0]}: {error[1]}"
@@ -178,40 +178,40 @@ def raises(cell, wanted, outputs):
 
 def check(cell, words, outputs):
     """Yield the error of an assertion, or that there is no assertion."""
-    if not proves(cell.source):
+    if not has_claims(cell.source):
         yield f"asserts nothing: {words}"
-    if error := error_in(outputs):
+    if error := find_error(outputs):
         yield f"is not true: {words}\n{error[2]}"
 
 
-def proves(code) -> bool:
+def has_claims(code) -> bool:
     """Tell whether code asserts something that could be false."""
-    return any(claims(parsed(code)[1]))
+    return any(find_claims(parse_cell(code)[1]))
 
 
-def parsed(code) -> tuple[str, ast.Module]:
+def parse_cell(code) -> tuple[str, ast.Module]:
     """Return the line of magic that a cell may begin with, and the code below it."""
     magic, end, rest = code.partition("\n") if code.startswith("%%") else ("", "", code)
     return magic + end, ast.parse(rest)
 
 
-def claims(tree):
+def find_claims(tree):
     """Yield each assertion that could be false: a statement, or a call."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
             yield node
         if isinstance(node, ast.Call):
-            name = called(node)
+            name = called_name(node)
             if name == "require" or name.startswith("assert_"):
                 yield node
 
 
-def called(call) -> str:
+def called_name(call) -> str:
     """Return the last name of what is called."""
-    return named(call.func)
+    return last_name(call.func)
 
 
-def named(node) -> str:
+def last_name(node) -> str:
     """Return the last of the names of a node, such as `float32`."""
     return ast.unparse(node).rpartition(".")[2]
 

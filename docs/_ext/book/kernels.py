@@ -33,7 +33,7 @@ del runpy
 """
 
 
-def prepare(folder: Path):
+def prepare_profile(folder: Path):
     """Make a folder the `IPYTHONDIR` of a kernel that plays a page."""
     profile = folder / "profile_default"
     (profile / "startup").mkdir(parents=True, exist_ok=True)

@@ -17,12 +17,12 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from book.cells import failed, is_code
+from book.cells import failures, is_code
 from book.guards import tidy
 from book.page import Block, Page, parts
 
 log = logging.getLogger(__name__)
-DECLARED = "reference/data/modules.toml"
+PICTURES = "reference/data/modules.toml"
 PLACE = """\
 ```{{module-picture}} {page}
 :cell: {cell}
@@ -32,9 +32,9 @@ PLACE = """\
 REPR = re.compile(r"<.*>\Z", re.S)  # of what has no text of its own
 
 
-def declared(docs, name) -> str:
+def picture_directive(docs, name) -> str:
     """Return the place of a module's picture in MyST, or nothing if it has none."""
-    file = docs / DECLARED
+    file = docs / PICTURES
     found = tomllib.loads(file.read_text()) if file.exists() else {}
     if name not in found:
         return ""
@@ -45,7 +45,7 @@ def declared(docs, name) -> str:
 # ------------------------------------------------------------------------ the cell
 
 
-def cell_of(doctree, start):
+def find_cell(doctree, start):
     """Return the cell of a page whose fold, or a line of whose code, begins so.
 
     Raises:
@@ -84,10 +84,10 @@ def outputs(cell) -> list:
     return rich or found
 
 
-def in_words(cell) -> str:
+def describe(cell) -> str:
     """Return what a cell gave as text, or nothing where it has no text."""
-    told = [alt(cell)] if alt(cell) else [text(each) for each in outputs(cell)]
-    return tidy("\n\n".join(filter(None, told)))
+    texts = [alt(cell)] if alt(cell) else [text(each) for each in outputs(cell)]
+    return tidy("\n\n".join(filter(None, texts)))
 
 
 def alt(cell) -> str:
@@ -141,9 +141,9 @@ class Fill(SphinxPostTransform):
             page, start = place["choice"]
             caption = [*place.children]
             try:
-                cell = cell_of(self.env.get_doctree(page), start)
+                cell = find_cell(self.env.get_doctree(page), start)
                 given = [each.deepcopy() for each in outputs(cell)]
-            except (OSError, ValueError):  # `look` has said why
+            except (OSError, ValueError):  # `check_pictures` has warned
                 place.replace_self(caption)
                 continue
             caption[0] += [nodes.Text(" From "), self.link(page, cell), nodes.Text(".")]
@@ -167,36 +167,36 @@ class Fill(SphinxPostTransform):
 # ------------------------------------------------------------------------ the build
 
 
-def chosen(env) -> dict[str, tuple[str, str]]:
+def choices(env) -> dict[str, tuple[str, str]]:
     """Return the pages of modules, and the page and the start of each one's cell."""
     return {n: of["picture"] for n, of in env.metadata.items() if "picture" in of}
 
 
-def read_with(app, env, names):
+def read_dependents(app, env, names):
     """Handle `env-before-read-docs`: read a module's page again with the other one."""
-    more = {name for name, (page, _) in chosen(env).items() if page in names}
+    more = {name for name, (page, _) in choices(env).items() if page in names}
     names[:] = sorted({*names, *more} & env.found_docs)
     env.pictures_read = {*names}
 
 
-def look(app, env):
+def check_pictures(app, env):
     """Handle `env-updated`: say where there is nothing to show; keep the rest as text.
 
     What failed is read again by the next build, as in `cells`.
     """
-    env.pictures_told = getattr(env, "pictures_told", {})
-    for name in sorted(env.pictures_read & chosen(env).keys()):
-        page, start = chosen(env)[name]
+    env.picture_texts = getattr(env, "picture_texts", {})
+    for name in sorted(env.pictures_read & choices(env).keys()):
+        page, start = choices(env)[name]
         try:
-            env.pictures_told[name] = in_words(cell_of(tree(env, page), start))
+            env.picture_texts[name] = describe(find_cell(read_tree(env, page), start))
         except ValueError as error:
-            env.pictures_told.pop(name, None)
-            failed(env).add(name)
-            told = f"its picture of {page}, by {DECLARED}: {error}"
-            log.warning(told, location=name, type="modules", subtype="picture")
+            env.picture_texts.pop(name, None)
+            failures(env).add(name)
+            message = f"its picture of {page}, by {PICTURES}: {error}"
+            log.warning(message, location=name, type="modules", subtype="picture")
 
 
-def tree(env, page):
+def read_tree(env, page):
     """Return a page as it was read.
 
     Raises:
@@ -207,27 +207,27 @@ def tree(env, page):
     return env.get_doctree(page)
 
 
-def with_words(page, env) -> Page:
+def insert_text(page, env) -> Page:
     """Return the page of a module as it is read as Markdown: its picture as text."""
-    name, told = page.name, env.metadata.get(page.name, {})
-    if "picture" not in told:
+    name, metadata = page.name, env.metadata.get(page.name, {})
+    if "picture" not in metadata:
         return page
-    words = getattr(env, "pictures_told", {}).get(name, "")
+    words = getattr(env, "picture_texts", {}).get(name, "")
     marks = "````" if "```" in words else "```"
     fence = f"\n\n{marks}text\n{words}\n{marks}" if words else ""
-    _, text = told["modules"]
-    page = replace(page, source=placed(page.text, "module-page", lambda _: text))
-    shown = placed(page.text, "module-picture", lambda part: f"{part.content}{fence}")
+    _, text = metadata["modules"]
+    page = replace(page, source=expand(page.text, "module-page", lambda _: text))
+    shown = expand(page.text, "module-picture", lambda part: f"{part.content}{fence}")
     return replace(page, source=shown)
 
 
-def placed(source, name, told) -> str:
+def expand(source, name, render) -> str:
     """Return MyST with `told(block)` in the place of each directive of a name."""
     found = []
     for each in parts(source):
         own = each.source if isinstance(each, Block) else each
         is_it = isinstance(each, Block) and each.name == name
-        found.append(told(each) if is_it else own)
+        found.append(render(each) if is_it else own)
     return "\n".join(found)
 
 
@@ -237,6 +237,6 @@ def setup(app):
     app.add_node(Place)
     app.add_directive("module-picture", ModulePicture)
     app.add_post_transform(Fill)
-    app.connect("env-before-read-docs", read_with)
-    app.connect("env-updated", look)
+    app.connect("env-before-read-docs", read_dependents)
+    app.connect("env-updated", check_pictures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

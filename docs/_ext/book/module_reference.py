@@ -102,7 +102,7 @@ def summary(file) -> str:
     return " ".join(docstring(file).partition("\n\n")[0].split())
 
 
-def about(file) -> str:
+def description(file) -> str:
     """Return the rest of a module's docstring: prose, and indented text as it is.
 
     Prose goes below a heading, and what runs the file below another one.
@@ -118,13 +118,13 @@ def about(file) -> str:
         "Copy it and run it": parts[start:],
     }
     return "\n\n".join(
-        "\n\n".join([f"## {title}", *map(laid_out, found)])
+        "\n\n".join([f"## {title}", *map(format_part, found)])
         for title, found in sections.items()
         if found
     )
 
 
-def laid_out(part) -> str:
+def format_part(part) -> str:
     """Return a part of a docstring in MyST."""
     if not part.startswith(" "):
         return part
@@ -132,7 +132,7 @@ def laid_out(part) -> str:
     return f"```{language}\n{dedent(part)}\n```"
 
 
-def lines(file) -> int:
+def count_lines(file) -> int:
     """Count the lines of a module."""
     return len(file.read_text().splitlines())
 
@@ -147,46 +147,46 @@ def needs(file) -> str:
         elif not isinstance(node, ast.Import):
             continue
         found |= dict.fromkeys(name.partition(".")[0] for name in names)
-    told = [name for name in found if name not in sys.stdlib_module_names]
-    if "jax" in told:  # which brings NumPy
-        told = ["jax", *(name for name in told if name not in ("jax", "numpy"))]
-    return ", ".join(NAMES.get(name, name) for name in told) or "Python alone"
+    packages = [name for name in found if name not in sys.stdlib_module_names]
+    if "jax" in packages:  # which brings NumPy
+        packages = ["jax", *(name for name in packages if name not in ("jax", "numpy"))]
+    return ", ".join(NAMES.get(name, name) for name in packages) or "Python alone"
 
 
 def objects(file) -> list[str]:
     """List the public functions, classes, and methods of a module."""
     return [
-        f"{PACKAGE}{file.stem}.{name}" for name in public(ast.parse(file.read_text()))
+        f"{PACKAGE}{file.stem}.{name}" for name in members(ast.parse(file.read_text()))
     ]
 
 
-def former(docs, file) -> list[str]:
+def old_names(docs, file) -> list[str]:
     """List names that a module had once: links to them still lead to it."""
-    kept = docs / FORMER
-    found = tomllib.loads(kept.read_text()) if kept.exists() else {}
+    table = docs / FORMER
+    found = tomllib.loads(table.read_text()) if table.exists() else {}
     names = [f"{PACKAGE}{file.stem}.{name}" for name in found.get(file.stem, ())]
     return [name for name in names if name not in objects(file)]
 
 
-def public(node):
+def members(node):
     """Yield the names of what is defined in a module or class, and in its classes."""
     for each in node.body:
         if isinstance(each, ast.FunctionDef | ast.ClassDef) and each.name[0] != "_":
             yield each.name
             if isinstance(each, ast.ClassDef):
-                yield from (f"{each.name}.{name}" for name in public(each))
+                yield from (f"{each.name}.{name}" for name in members(each))
         elif isinstance(each, ast.AnnAssign) and isinstance(node, ast.ClassDef):
             yield each.target.id
 
 
-def tests_of(file) -> Path:
+def test_file(file) -> Path:
     """Return the file with the tests of a module."""
     return file.parents[2] / f"tests/{file.stem}/test_{file.stem}.py"
 
 
-def sentences(file) -> list[str]:
+def test_sentences(file) -> list[str]:
     """Return the names of a module's tests as sentences."""
-    tests = tests_of(file)
+    tests = test_file(file)
     tree = ast.parse(tests.read_text()) if tests.exists() else ast.Module([], [])
     names = [
         node.name.removeprefix("test_").replace("_", " ")
@@ -199,7 +199,7 @@ def sentences(file) -> list[str]:
 # ------------------------------------------------------------------------ the pages
 
 
-def explained(file, others) -> list[Page]:
+def explaining_pages(file, others) -> list[Page]:
     """List the pages that bear a module's name or show some of its code, these last."""
     shown = f"src/examples/{file.name}"
     found = (page for page in others if page.name != "index")
@@ -223,29 +223,29 @@ def link_to_file(file, page) -> str:
 
 def licence(file) -> list[str]:
     """Return what a user must know of the licence that a file names, if it does."""
-    named = re.search(r"SPDX-License-Identifier: (\S+)", file.read_text())
-    return [LICENCES.get(named[1], f"licence {named[1]}")] if named else []
+    match = re.search(r"SPDX-License-Identifier: (\S+)", file.read_text())
+    return [LICENCES.get(match[1], f"licence {match[1]}")] if match else []
 
 
-def links(file, page, others) -> str:
+def links_line(file, page, others) -> str:
     """Return the line with the file, its size, needs and licence, and its pages."""
     back = relpath(page.docs / f"{PAGES_OF_MODULES}.md", page.file.parent)
     found = [
         f"Save {link_to_file(file, page)}",
-        f"{lines(file)} lines",
+        f"{count_lines(file)} lines",
         f"needs {needs(file)}",
         *licence(file),
-        *(link(other, page) for other in explained(file, others)),
+        *(link(other, page) for other in explaining_pages(file, others)),
         f"[all modules]({back})",
     ]
     return " · ".join(found)
 
 
-def tests(file) -> str:
+def tests_text(file) -> str:
     """Return what the tests of a module say of it, folded."""
-    if not (found := sentences(file)):
+    if not (found := test_sentences(file)):
         return ""
-    name = tests_of(file).relative_to(file.parents[2]).as_posix()
+    name = test_file(file).relative_to(file.parents[2]).as_posix()
     start = f"(tests-{file.stem})=\n\n## What its tests say"
     count = f"{len(found)} sentences, each the name of a test in `{name}`"
     listed = "\n".join(f"- {sentence}" for sentence in found)
@@ -258,11 +258,11 @@ def page_text(page, file) -> str:
         name=file.stem,
         package=PACKAGE,
         summary=summary(file),
-        about=about(file),
-        former="\n".join(f'<div id="{n}"></div>' for n in former(page.docs, file)),
-        picture=module_pictures.declared(page.docs, file.stem),
-        links=links(file, page, pages(page.docs)),
-        tests=tests(file),
+        about=description(file),
+        former="\n".join(f'<div id="{n}"></div>' for n in old_names(page.docs, file)),
+        picture=module_pictures.picture_directive(page.docs, file.stem),
+        links=links_line(file, page, pages(page.docs)),
+        tests=tests_text(file),
         path=relpath(file, page.file.parent),
     )
 
@@ -270,18 +270,18 @@ def page_text(page, file) -> str:
 def row(file, page, others) -> str:
     """Return the line of a module in the list."""
     own = page.docs / PAGES_OF_MODULES / f"{file.stem}.md"
-    taught = [link(other, page) for other in explained(file, others)[:1]]
+    taught = [link(other, page) for other in explaining_pages(file, others)[:1]]
     cells = [
         f"[{file.stem}]({relpath(own, page.file.parent)})",
         summary(file).rstrip("."),
         *(taught or [""]),
-        str(lines(file)),
+        str(count_lines(file)),
         needs(file),
     ]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def text(page, folder) -> str:
+def table_text(page, folder) -> str:
     """Return the list of all modules of a folder, to stand on a page."""
     others = pages(page.docs)
     head = ["| module | what it does | taught on | lines | needs |"]
@@ -289,10 +289,10 @@ def text(page, folder) -> str:
     return "\n".join([*head, *(row(file, page, others) for file in files(folder))])
 
 
-def said(page, folder, name) -> str:
+def text(page, folder, name) -> str:
     """Return what a page says: the list, or of one module."""
     if not name:
-        return text(page, folder)
+        return table_text(page, folder)
     file = folder / f"{name}.py"
     return page_text(page, file) if file.exists() else ""
 
@@ -326,12 +326,12 @@ class Part(SphinxDirective):
 
     def note_former(self):
         """Have the page read again when the names of before are others."""
-        if (kept := self.page.docs / FORMER).exists():
-            self.env.note_dependency(kept)
+        if (table := self.page.docs / FORMER).exists():
+            self.env.note_dependency(table)
 
     def written(self, name=""):
         """Return what the page says, and keep it, to see whether it changes."""
-        found = said(self.page, self.folder, name)
+        found = text(self.page, self.folder, name)
         self.env.metadata[self.env.docname]["modules"] = (name, found)
         return self.parse_text_to_nodes(found, allow_section_headings=True)
 
@@ -345,8 +345,8 @@ class ModuleReference(Part):
         for file in files(self.folder):
             self.env.note_dependency(file)
             if not (self.page.docs / PAGES_OF_MODULES / f"{file.stem}.md").exists():
-                told = f"{file.name} has no page yet: run `python tools/copies.py`"
-                log.warning(told, location=self.env.docname, type="modules")
+                message = f"{file.name} has no page yet: run `python tools/copies.py`"
+                log.warning(message, location=self.env.docname, type="modules")
         found = self.written()
         (table,) = (each for node in found for each in node.findall(nodes.table))
         table["classes"] += ["listing", "modules"]
@@ -365,7 +365,7 @@ class ModuleReference(Part):
         more.append(file.stem.replace("_", "-"))
         place["ids"] += [
             name
-            for name in [*more, *objects(file), *former(self.page.docs, file)]
+            for name in [*more, *objects(file), *old_names(self.page.docs, file)]
             if name not in place["ids"]
         ]
 
@@ -380,7 +380,7 @@ class ModulePage(Part):
         (name,) = self.arguments
         file = self.folder / f"{name}.py"
         self.note_former()
-        for each in file, tests_of(file):
+        for each in file, test_file(file):
             if each.exists():
                 self.env.note_dependency(each)
         page = self.state.document.next_node(nodes.section)
@@ -390,28 +390,28 @@ class ModulePage(Part):
         return []
 
 
-def outdated(app, env, added, changed, removed):
+def outdated_pages(app, env, added, changed, removed):
     """Handle `env-get-outdated`: read the pages again whose text has changed.
 
     They name the modules, and the pages that explain each of them.
     """
     folder, docs = Path(app.config.execution_modules), Path(app.srcdir)
-    kept = {n: of["modules"] for n, of in env.metadata.items() if "modules" in of}
-    here = {n: Page(Path(env.doc2path(n)), docs) for n in {*kept} & env.found_docs}
+    texts = {n: of["modules"] for n, of in env.metadata.items() if "modules" in of}
+    here = {n: Page(Path(env.doc2path(n)), docs) for n in {*texts} & env.found_docs}
     names = [file.stem for file in files(folder)]
     if not added | changed | removed:  # then a module may have come or gone, no more
         count = len(names) + 1  # line ends, with two lines of heads
-        lists = {n: old for n, (name, old) in kept.items() if not name and n in here}
+        lists = {n: old for n, (name, old) in texts.items() if not name and n in here}
         return [n for n, old in lists.items() if old.count("\n") != count]
-    return [n for n, at in here.items() if kept[n][1] != said(at, folder, kept[n][0])]
+    return [n for n, at in here.items() if texts[n][1] != text(at, folder, texts[n][0])]
 
 
-def literal(code) -> str:
+def rst_literal(code) -> str:
     """Write `code` as reStructuredText does, also before a plural's s."""
     return f"``{code[1]}``" + ("\\ " if code[2] else "")
 
 
-def as_rst(app, what, name, *details):
+def convert_docstring(app, what, name, *details):
     """Handle `autodoc-process-docstring`: write reStructuredText as autodoc reads it.
 
     The book writes `code` as Markdown does, and sections such as `Args:` as Google
@@ -420,7 +420,7 @@ def as_rst(app, what, name, *details):
     value, _, lines = details
     if what == "module":
         lines.clear()
-    lines[:] = CODE.sub(literal, "\n".join(lines)).split("\n")
+    lines[:] = CODE.sub(rst_literal, "\n".join(lines)).split("\n")
     if what not in SHORT:
         lines[:] = GoogleDocstring(lines, what=what, name=name, obj=value).lines()
 
@@ -433,6 +433,6 @@ def setup(app):
     app.setup_extension("sphinx.ext.autodoc")
     app.add_directive("module-reference", ModuleReference)
     app.add_directive("module-page", ModulePage)
-    app.connect("env-get-outdated", outdated)
-    app.connect("autodoc-process-docstring", as_rst)
+    app.connect("env-get-outdated", outdated_pages)
+    app.connect("autodoc-process-docstring", convert_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

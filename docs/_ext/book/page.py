@@ -37,7 +37,7 @@ def parser():
     """Return MyST's parser, for blocks; `pieces` uses it for running text."""
     found = create_md_parser(SYNTAX, RendererHTML)
     for name, rule in {"myst_role": myst_role, "link": link, "image": image}.items():
-        found.inline.ruler.at(name, noting(name.removeprefix("myst_"), rule))
+        found.inline.ruler.at(name, record_pieces(name.removeprefix("myst_"), rule))
     return found
 
 
@@ -77,12 +77,12 @@ class Block:
 
 def block(token, text, depth) -> Block:
     """Return a token of the parser as a block of this text."""
-    name, argument = directive(token.info.strip())
+    name, argument = split_info(token.info.strip())
     lines = token.content.rstrip("\n").split("\n")
-    header, count = options_in(lines) if name else ("", 0)
+    header, count = split_options(lines) if name else ("", 0)
     first = token.map[0] + 1 + (lines[0] == "---")
     options, places = (
-        said(header, first) if name == "code-cell" else (as_is(header), {})
+        read_yaml(header, first) if name == "code-cell" else (raw_options(header), {})
     )
     own = text.split("\n")[slice(*token.map)]
     indent = own[0][: len(own[0]) - len(own[0].lstrip())]
@@ -91,17 +91,17 @@ def block(token, text, depth) -> Block:
     return Block(name, argument, options, places, *rest)
 
 
-def directive(info) -> tuple[str | None, str]:
+def split_info(info) -> tuple[str | None, str]:
     """Return the name and the argument behind a fence; code has a language alone."""
     name, brace, argument = info.removeprefix("{").partition("}")
     return (name, argument.strip()) if brace and info[0] == "{" else (None, info)
 
 
-def said(header, first) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
+def read_yaml(header, first) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
     """Return the options of a cell as text, and their lines; the first has a number."""
     options, places = {}, {}
     try:
-        for key, value, start, end in settings(header):
+        for key, value, start, end in yaml_items(header):
             options[key], places[key] = value, (first + start, first + end)
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
@@ -112,13 +112,13 @@ def said(header, first) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
     return options, places
 
 
-def as_is(header) -> dict[str, str]:
+def raw_options(header) -> dict[str, str]:
     """Return the options of another directive: what follows the colon, as it stands."""
     pairs = (line.partition(": ") for line in f"{header}\n".splitlines())
     return {key.rstrip(":"): value.strip() for key, _, value in pairs}
 
 
-def options_in(lines) -> tuple[str, int]:
+def split_options(lines) -> tuple[str, int]:
     """Return the options at the start of a block as YAML, and their number of lines."""
     if lines[:1] == ["---"]:
         end = lines.index("---", 1)
@@ -127,16 +127,16 @@ def options_in(lines) -> tuple[str, int]:
     return "\n".join(line[1:] for line in lines[:count]), count
 
 
-def settings(header):
+def yaml_items(header):
     """Yield from YAML each key and its value as text, and the lines that they take."""
     node = yaml.compose(header, yaml.BaseLoader) if header else None
     for key, value in node.value if node else ():
         last = value.end_mark
         end = last.line + (last.column > 0)
-        yield key.value, text_of(value, header), key.start_mark.line, end
+        yield key.value, yaml_text(value, header), key.start_mark.line, end
 
 
-def text_of(node, header) -> str:
+def yaml_text(node, header) -> str:
     """Return a value as text: `0.10` and `{}` stay what they are."""
     if isinstance(node, yaml.ScalarNode):
         return node.value
@@ -154,7 +154,7 @@ def parts(text) -> list[str | Block]:
 
 
 @lru_cache(maxsize=256)  # a build asks several times for each page
-def parsed(text):
+def parse(text):
     """Return what MyST's parser makes of a text."""
     return parser().parse(text)
 
@@ -163,7 +163,7 @@ def parsed(text):
 def blocks(text) -> list[Block]:
     """Return the fenced parts of a text, those in lists and quotes as well."""
     found, depth = [], 0
-    for token in parsed(text):
+    for token in parse(text):
         depth += token.nesting
         if token.type in ("fence", "colon_fence"):
             found.append(block(token, text, depth))
@@ -194,17 +194,17 @@ class Piece:
     start: int
 
 
-def noting(kind, rule):
+def record_pieces(kind, rule):
     """Return a rule of the parser that notes where it found what, as no token does."""
 
-    def noted(state, silent):
+    def recording_rule(state, silent):
         start = state.pos
         found = rule(state, silent)
         if found and not silent:
             state.env["pieces"].append(piece(kind, state, start))
         return found
 
-    return noted
+    return recording_rule
 
 
 def piece(kind, state, start) -> Piece:
@@ -230,19 +230,19 @@ def pieces(text) -> list[Piece]:
     return outer
 
 
-def rewritten_below(text, change) -> str:
+def rewrite_markdown(text, change) -> str:
     """Return Markdown with its running text rewritten: not code, nor a directive."""
     lines, last, found = text.split("\n"), 0, []
-    for token in parsed(text):
+    for token in parse(text):
         if token.type == "inline" and token.map[0] >= last:
             start, end = token.map
             own = "\n".join(lines[start:end])
-            found += [*lines[last:start], rewritten(own, change)]
+            found += [*lines[last:start], rewrite_text(own, change)]
             last = end
     return "\n".join([*found, *lines[last:]])
 
 
-def rewritten(text, change) -> str:
+def rewrite_text(text, change) -> str:
     """Return running text with `change(piece)` in the place of each piece."""
     found, last = [], 0
     for each in pieces(text):
@@ -316,7 +316,7 @@ class Page:
     @cached_property
     def tokens(self):
         """What MyST's parser makes of the source."""
-        return parsed(self.text)
+        return parse(self.text)
 
     @cached_property
     def front(self) -> dict:
@@ -366,9 +366,9 @@ class Page:
         last = self.tokens[0].map[1] if front else 0
         for each in self.blocks:
             if each.name == "code-cell" and not each.depth:
-                found += [written(lines, last, each.lines[0]), code_cell(each)]
+                found += [markdown_cell(lines, last, each.lines[0]), code_cell(each)]
                 last = each.lines[1]
-        found.append(written(lines, last, len(lines)))
+        found.append(markdown_cell(lines, last, len(lines)))
         return [cell for cell in found if cell.code or cell.source]
 
     @property
@@ -412,7 +412,7 @@ class Page:
         return f"{self.address.rstrip('/')}/{path}{hash_}{anchor}"
 
 
-def written(lines, first, last) -> Cell:
+def markdown_cell(lines, first, last) -> Cell:
     """Return the lines of a page between two others as a cell of Markdown."""
     while first < last and not lines[first].strip():
         first += 1
@@ -423,9 +423,9 @@ def code_cell(each) -> Cell:
     """Return a block of code that runs as a cell."""
     read = yaml.safe_load(each.header) or {} if each.header else {}
     others = {name: value for name, value in read.items() if name not in GUARDS}
-    told = {name: each.options[name] for name in GUARDS if name in each.options}
+    own = {name: each.options[name] for name in GUARDS if name in each.options}
     tags = tuple(others.get("tags") or ())
-    return Cell(True, each.content, each.lines[0] + 1, tags, told, others, each.places)
+    return Cell(True, each.content, each.lines[0] + 1, tags, own, others, each.places)
 
 
 def modules_in(code) -> list[str]:
@@ -439,7 +439,7 @@ def first_sentence(text) -> str:
     That is its first sentence, or a few if the first says little.
     """
     start = text.strip().partition("\n\n")[0]
-    words = " ".join(rewritten(start, untargeted).split())
+    words = " ".join(rewrite_text(start, link_text).split())
     found = ""
     for sentence in SENTENCE.findall(words):
         if len(found) < ENOUGH:
@@ -447,7 +447,7 @@ def first_sentence(text) -> str:
     return found.strip().rstrip(".,:;?") + "."
 
 
-def untargeted(piece) -> str:
+def link_text(piece) -> str:
     """Return the text of a link; roles and pictures stay."""
     return piece.text if piece.kind == "link" else piece.source
 
@@ -459,7 +459,7 @@ def pages(docs) -> list[Page]:
     return [Page(file, docs) for file in sorted(files) if file.parent != modules]
 
 
-def quiet(page) -> str:
+def comment_options(page) -> str:
     """Return a page's text with the options in GUARDS as comments; no line moves.
 
     MyST-NB's cache keys a page by all options of its cells: as comments they are no

@@ -10,7 +10,7 @@ import textwrap
 import explorers
 
 from book import error_index, reading_map
-from book.page import block, parser, rewritten
+from book.page import block, parser, rewrite_text
 
 NOTES = {"attention", "caution", "danger", "hint", "important", "note", "tip"}
 NOTES |= {"seealso", "warning"}
@@ -22,7 +22,7 @@ NOTHING = {"build-line", "button-ref", "contents", "index", "toctree"}
 WORDS = {"abbr", "download", "eq", "numref", "ref", "term"}
 
 
-def plain(text, page) -> str:
+def to_markdown(text, page) -> str:
     """Return MyST text as plain Markdown.
 
     Args:
@@ -38,10 +38,10 @@ def plain(text, page) -> str:
             form = FORMS[token.type](token, text, page)
             found += [*lines[last : token.map[0]], *form]
             last = token.map[1]
-    return joined([*found, *lines[last:]])
+    return join_blocks([*found, *lines[last:]])
 
 
-def joined(parts) -> str:
+def join_blocks(parts) -> str:
     """Return lines and blocks below each other, with one blank line where are more."""
     found = []
     for part in parts:
@@ -50,46 +50,46 @@ def joined(parts) -> str:
     return "\n".join(found).strip("\n")
 
 
-def own(token, text) -> str:
+def token_source(token, text) -> str:
     """Return the source of a token."""
     return "\n".join(text.split("\n")[slice(*token.map)])
 
 
-def running(token, text, page) -> list[str]:
+def format_running(token, text, page) -> list[str]:
     """Return a paragraph, a heading, or a row of a table."""
-    return [inline(own(token, text), page)]
+    return [inline(token_source(token, text), page)]
 
 
-def without_label(token, text, page) -> list[str]:
+def strip_label(token, text, page) -> list[str]:
     """Return a formula without the label behind it."""
-    return [own(token, text).rstrip().removesuffix(f"({token.info})").rstrip()]
+    return [token_source(token, text).rstrip().removesuffix(f"({token.info})").rstrip()]
 
 
-def fenced(token, text, page) -> list[str]:
+def format_fence(token, text, page) -> list[str]:
     """Return code or a directive as plain Markdown."""
     part = block(token, text, depth=0)
     if part.name in NOTHING:
         return []
     if part.name == "error-index":
-        return [plain(error_index.text(page), page)]
+        return [to_markdown(error_index.index_text(page), page)]
     if part.name in reading_map.TEXT:
-        return [plain(reading_map.text(part, page), page)]
+        return [to_markdown(reading_map.directive_text(part, page), page)]
     if part.name in NOTES | TITLES:
-        return ["", textwrap.indent(quoted(part, page), part.indent), ""]
-    return [textwrap.indent(form(part, page), part.indent)]
+        return ["", textwrap.indent(block_quote(part, page), part.indent), ""]
+    return [textwrap.indent(format_block(part, page), part.indent)]
 
 
 FORMS = {  # what is not plain already
-    "colon_fence": fenced,
-    "fence": fenced,
-    "inline": running,
-    "math_block_label": without_label,
+    "colon_fence": format_fence,
+    "fence": format_fence,
+    "inline": format_running,
+    "math_block_label": strip_label,
     "myst_line_comment": lambda *_: [],
     "myst_target": lambda *_: [],
 }
 
 
-def form(part, page) -> str:
+def format_block(part, page) -> str:
     """Return code, a formula, a figure or the content of a box as plain Markdown."""
     name, content = part.name, part.content
     if name is None:
@@ -99,12 +99,12 @@ def form(part, page) -> str:
     if name == "math":
         return f"$$\n{content}\n$$"
     made = INNER.get(name, (lambda part: part.content) if name in BOXES else None)
-    return plain(made(part), page) if made else figure(part, page)
+    return to_markdown(made(part), page) if made else figure(part, page)
 
 
 INNER = {  # what becomes MyST first
-    "explorer": explorers.text,
-    "glossary": lambda part: terms(part.content),
+    "explorer": explorers.directive_text,
+    "glossary": lambda part: glossary_list(part.content),
 }
 
 
@@ -116,21 +116,21 @@ def figure(part, page) -> str:
             "write it in plain Markdown, or give it one in plain_markdown.py"
         )
     image = f"![{part.options.get('alt', '')}]({part.argument})"
-    return f"{image}\n\n{plain(part.content, page)}"
+    return f"{image}\n\n{to_markdown(part.content, page)}"
 
 
-def quoted(part, page) -> str:
+def block_quote(part, page) -> str:
     """Return a note, or a box with a title, as a block quote."""
     title = part.argument if part.name in TITLES else part.name.capitalize()
     body = part.content
     if part.name in NOTES and part.argument:
         body = f"{part.argument}\n{body}"
     heading = f"**{inline(title, page)}**\n\n" if title else ""
-    lines = f"{heading}{plain(body, page)}".splitlines()
+    lines = f"{heading}{to_markdown(body, page)}".splitlines()
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
-def terms(content) -> str:
+def glossary_list(content) -> str:
     """Return a glossary as a list; a definition is indented below its term."""
     lines = []
     for line in content.split("\n"):
@@ -145,10 +145,10 @@ def terms(content) -> str:
 
 def inline(text, page) -> str:
     """Return running text with its roles and links in plain Markdown."""
-    return rewritten(text, lambda piece: worded(piece, page))
+    return rewrite_text(text, lambda piece: format_piece(piece, page))
 
 
-def worded(piece, page) -> str:
+def format_piece(piece, page) -> str:
     """Return a role, or a link, in plain Markdown; a picture stays."""
     if piece.kind == "role":
         return role(piece.name, piece.text, page)
@@ -163,7 +163,7 @@ def role(name, body, page) -> str:
         return f"${body}$"
     if name.startswith("bdg"):
         return f"**{body}**"
-    title, target = titled(body)
+    title, target = split_title(body)
     if name == "doc":
         return link(title, f"{target}.md", page)
     if name in WORDS:
@@ -172,7 +172,7 @@ def role(name, body, page) -> str:
     return f"`{shown}`"
 
 
-def titled(body) -> tuple[str, str]:
+def split_title(body) -> tuple[str, str]:
     """Return the title and the target of a role: `title <target>`, or both in one."""
     title, mark, target = body.removesuffix(">").rpartition("<")
     if mark and title.strip() and body.endswith(">"):

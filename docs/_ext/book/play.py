@@ -28,7 +28,7 @@ PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
 LOCK = marks.ROOT / "requirements.lock"
 
 
-class Played(NamedTuple):
+class PageRun(NamedTuple):
     """A page that was played: cells by name, the language, answers, seconds."""
 
     cells: dict[str, NotebookNode]
@@ -42,7 +42,7 @@ def constraints(lock) -> str:
     return "\n".join(line.strip() for line in PINNED.findall(lock)) + "\n"
 
 
-def install(folder, packages):
+def install_packages(folder, packages):
     """Make a virtual environment with packages, of the locked versions."""
     versions = folder.parent / "constraints.txt"
     versions.write_text(constraints(LOCK.read_text()))
@@ -54,7 +54,7 @@ def install(folder, packages):
     subprocess.run([*add, "--constraint", versions, *packages], check=True)
 
 
-def kernel_for(needs, folder) -> str:
+def make_kernel(needs, folder) -> str:
     """Return the name of a kernel that has what `needs` lists and nothing else.
 
     It is made in `folder`, where it is not there yet; Jupyter finds it there.
@@ -67,7 +67,7 @@ def kernel_for(needs, folder) -> str:
     kernel.parent.mkdir(parents=True, exist_ok=True)
     if not mark.exists() or mark.read_text() != wanted:
         print("installing", *packages, flush=True)
-        install(place, packages)
+        install_packages(place, packages)
         mark.write_text(wanted)
     python = str(place / "bin/python")
     start = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -78,7 +78,7 @@ def kernel_for(needs, folder) -> str:
     return name
 
 
-def play(page, modules, kernel, variables) -> Played:
+def play_page(page, modules, kernel, variables) -> PageRun:
     """Play a page.
 
     modules: the folder with the modules that pages import; kernel: its name; variables:
@@ -89,16 +89,16 @@ def play(page, modules, kernel, variables) -> Played:
     start = time.monotonic()
     clean = {name: v for name, v in os.environ.items() if not OWN.match(name)}
     with TemporaryDirectory() as empty, TemporaryDirectory() as own:
-        kernels.prepare(Path(own))
+        kernels.prepare_profile(Path(own))
         asyncio.run(
-            run(notebook, kernel, empty, clean | variables | {"IPYTHONDIR": own})
+            run_cells(notebook, kernel, empty, clean | variables | {"IPYTHONDIR": own})
         )
     cells = {cell.id: cell for cell in notebook.cells}
     language, seconds = notebook.metadata["language_info"], time.monotonic() - start
-    return Played(cells, language, exercises.outcomes(notebook), seconds)
+    return PageRun(cells, language, exercises.read_outcomes(notebook), seconds)
 
 
-async def run(notebook, kernel, folder, environment):
+async def run_cells(notebook, kernel, folder, environment):
     """Run all cells, also after an error; one that ends the kernel ends the run.
 
     Only the page's own cells have numbers.

@@ -1,8 +1,8 @@
-"""Answers of other machines' compilers: where they are kept, and how a page gets them.
+"""The table of programs that other machines' compilers compiled, and how pages get it.
 
-`rows` reads what `nox -s remeasure -- programs` keeps. The start of each kernel calls
-`watch` (see kernels.py): when a page imports `examples.communication`,
-`tools/measure_hook.py` hands the answers to `measure`, and notes what the page measures.
+`read_rows` reads what `nox -s remeasure -- programs` writes. Each kernel calls `watch`
+when it starts (see kernels.py). When a page imports `examples.communication`,
+`tools/measure_hook.py` gives the rows to `measure`, and stores what the page measures.
 JAX is not imported before a page does that itself, so this file needs Python alone.
 """
 
@@ -24,7 +24,7 @@ MODULE = "examples.communication"
 Row = dict[str, str]
 
 
-def rows(table=TABLE) -> list[Row]:
+def read_rows(table=TABLE) -> list[Row]:
     """Return what is kept, if it was made with the versions that the book is for."""
     if not table.is_file():
         return []
@@ -35,7 +35,7 @@ def rows(table=TABLE) -> list[Row]:
         return [row for row in csv.DictReader(file) if made.items() <= row.items()]
 
 
-def by_program(rows) -> dict[str, dict[str, Row]]:
+def group_rows(rows) -> dict[str, dict[str, Row]]:
     """Return rows by program and machine."""
     found = {}
     for row in rows:
@@ -43,7 +43,7 @@ def by_program(rows) -> dict[str, dict[str, Row]]:
     return found
 
 
-class Finder:
+class ImportHook:
     """Finds one module as Python does, and hands it to a function when it has run."""
 
     def __init__(self, name, act):
@@ -72,6 +72,6 @@ def watch(tool=TOOL):
 
     def act(module):
         install = runpy.run_path(str(tool))["install"]
-        install(module, by_program(rows()), Path(folder) if folder else None)
+        install(module, group_rows(read_rows()), Path(folder) if folder else None)
 
-    sys.meta_path.insert(0, Finder(MODULE, act))
+    sys.meta_path.insert(0, ImportHook(MODULE, act))

@@ -59,38 +59,38 @@ class Book:
     def minutes(self) -> dict[str, int]:
         """The minutes of each page that states them."""
         heads = {name: HEAD.search(page.text) for name, page in self.pages.items()}
-        told = {name: MINUTES.search(head[0]) for name, head in heads.items() if head}
-        return {name: int(found[1]) for name, found in told.items() if found}
+        hits = {name: MINUTES.search(head[0]) for name, head in heads.items() if head}
+        return {name: int(found[1]) for name, found in hits.items() if found}
 
     def leads(self, start, end) -> bool:
         """Tell whether a page of the part `end` has a link to one of `start`."""
         goals = {page.name for page in self.parts[start]}
-        return any(goals & links(page) for page in self.parts[end])
+        return any(goals & linked_pages(page) for page in self.parts[end])
 
     def size(self, part) -> str:
         """Return how long a part is, in words: without time where few pages tell it."""
         own = [page.name for page in self.parts[part]]
-        told = [self.minutes[name] for name in own if name in self.minutes]
+        minutes = [self.minutes[name] for name in own if name in self.minutes]
         words = f"{len(own)} page{'s' * (len(own) > 1)}"
-        if 2 * len(told) < len(own):
+        if 2 * len(minutes) < len(own):
             return words
-        more = "over " * (len(told) < len(own))
-        return f"{words}, {more}{time(sum(told))}"
+        more = "over " * (len(minutes) < len(own))
+        return f"{words}, {more}{format_time(sum(minutes))}"
 
 
-def links(page) -> set[str]:
+def linked_pages(page) -> set[str]:
     """Return the names of the pages to which a page has links."""
     folder = Path(page.name).parent.as_posix()
     return {normpath(f"{folder}/{goal}") for goal in LINK.findall(page.text)}
 
 
-def time(minutes) -> str:
+def format_time(minutes) -> str:
     """Return minutes in words: `1 h 20 min`."""
     hours, rest = divmod(minutes, 60)
     return " ".join([f"{hours} h"] * bool(hours) + [f"{rest} min"] * bool(rest))
 
 
-def coded(text) -> str:
+def code_html(text) -> str:
     """Return a line of Markdown as HTML; of its marks it may have those of code."""
     return re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
 
@@ -98,7 +98,7 @@ def coded(text) -> str:
 # ------------------------------------------------------------------------- the map
 
 
-def drawn(content, book) -> list[dict]:
+def place_parts(content, book) -> list[dict]:
     """Return the parts of a map, each with its place: its column and its row, from 1.
 
     Raises ValueError for a part that is not in the contents, or lacks its line, and for
@@ -120,7 +120,7 @@ def drawn(content, book) -> list[dict]:
             raise ValueError(
                 f"no arrow from {before} to {part['name']}: no page has that link"
             )
-        part["alone"] = loose(part, parts)
+        part["alone"] = is_alone(part, parts)
         column, first = places.get(before, (0, 1))
         if part["alone"]:  # a row of its own below the others
             first = max(row for _, row in used) + 1
@@ -131,19 +131,19 @@ def drawn(content, book) -> list[dict]:
     return parts
 
 
-def loose(part, parts) -> bool:
+def is_alone(part, parts) -> bool:
     """Tell whether a part has no arrow."""
     return not part["after"] and all(each["after"] != part["name"] for each in parts)
 
 
 def map_html(content, book, url) -> str:
     """Return the map as HTML: boxes and arrows in a grid, which a phone stacks."""
-    parts = drawn(content, book)
+    parts = place_parts(content, book)
     wide = max(part["column"] for part in parts)
     columns = " 2.25rem ".join(
         ["minmax(0, 1fr)"] * wide
     )  # boxes, and between them gaps
-    boxes = [box(part, book, url) for part in in_depth(parts)]
+    boxes = [box(part, book, url) for part in sort_parts(parts)]
     arrows = [arrow(part) for part in parts if part["after"]]
     return (
         f'<div class="part-map"><div style="--columns: {columns}">'
@@ -151,12 +151,12 @@ def map_html(content, book, url) -> str:
     )
 
 
-def in_depth(parts, after=None) -> list[dict]:
+def sort_parts(parts, after=None) -> list[dict]:
     """Return the parts so that each stands below the one that leads to it."""
     found = []
     for part in parts:
         if part["after"] == after:
-            found += [part, *in_depth(parts, part["name"])]
+            found += [part, *sort_parts(parts, part["name"])]
     return found
 
 
@@ -164,20 +164,20 @@ def box(part, book, url) -> str:
     """Draw a part: its name, what it answers, and its pages, which open."""
     name, own = part["name"], [page.name for page in book.parts[part["name"]]]
     after = f'<span class="after">after {part["after"]}</span>' if part["after"] else ""
-    pages = "".join(f"<li>{linked(page, book, url)}</li>" for page in own)
+    pages = "".join(f"<li>{page_link(page, book, url)}</li>" for page in own)
     column, row = part["column"], part["row"]
     place = f"--depth: {column - 1}; --column: {2 * column - 1}; --row: {row}"
     return (
         f'<div class="part{" alone" * part["alone"]}" style="{place}">'
         f'<p class="name"><a class="reference internal" href="{url(own[0])}">{name}'
-        f"</a> {after}</p><p>{coded(part['asks'])}</p>"
+        f"</a> {after}</p><p>{code_html(part['asks'])}</p>"
         f"<details><summary>{book.size(name)}</summary><ul>{pages}</ul></details></div>"
     )
 
 
-def linked(page, book, url) -> str:
+def page_link(page, book, url) -> str:
     """Return a link to a page, with its title."""
-    title = coded(book.title(page))
+    title = code_html(book.title(page))
     return f'<a class="reference internal" href="{url(page)}">{title}</a>'
 
 
@@ -194,18 +194,18 @@ def arrow(part) -> str:
 def map_text(content, book, page) -> str:
     """Return the map as a list in Markdown."""
     lines = []
-    for part in drawn(content, book):
+    for part in place_parts(content, book):
         first = relpath(f"{book.parts[part['name']][0].name}.md", f"{page.name}/..")
         beside = [f"after {part['after']}"] * bool(part["after"])
-        told = "; ".join([*beside, book.size(part["name"])])
-        lines.append(f"- **[{part['name']}]({first})** ({told}): {part['asks']}")
+        details = "; ".join([*beside, book.size(part["name"])])
+        lines.append(f"- **[{part['name']}]({first})** ({details}): {part['asks']}")
     return "\n".join(lines)
 
 
 # ------------------------------------------------------------------------ the ways
 
 
-def ways(content, book) -> list[dict]:
+def read_ways(content, book) -> list[dict]:
     """Return each way: its title, its pages with what is done there, its end, its time.
 
     Raises ValueError for a page that is not in the contents, or tells no minutes.
@@ -222,7 +222,7 @@ def ways(content, book) -> list[dict]:
                 "title": title,
                 "steps": [(page, does) for page, _, does in steps],
                 "end": " ".join(line for line in lines if not line.startswith("- ")),
-                "time": time(sum(book.minutes[page] for page, *_ in steps)),
+                "time": format_time(sum(book.minutes[page] for page, *_ in steps)),
             }
         )
     return found
@@ -230,32 +230,32 @@ def ways(content, book) -> list[dict]:
 
 def ways_html(content, book, url) -> str:
     """Return ways side by side as HTML."""
-    told = []
-    for way in ways(content, book):
+    blocks = []
+    for way in read_ways(content, book):
         steps = "".join(
-            f"<li>{linked(page, book, url)} <small>{book.minutes[page]} min</small>"
-            f"{f'<br>{coded(does)}' if does else ''}</li>"
+            f"<li>{page_link(page, book, url)} <small>{book.minutes[page]} min</small>"
+            f"{f'<br>{code_html(does)}' if does else ''}</li>"
             for page, does in way["steps"]
         )
-        end = f"<p>{coded(way['end'])}</p>" if way["end"] else ""
-        told.append(
-            f'<div class="way"><p class="name">{coded(way["title"])} '
+        end = f"<p>{code_html(way['end'])}</p>" if way["end"] else ""
+        blocks.append(
+            f'<div class="way"><p class="name">{code_html(way["title"])} '
             f"<small>{way['time']}</small></p><ol>{steps}</ol>{end}</div>"
         )
-    return f'<div class="ways">{"".join(told)}</div>'
+    return f'<div class="ways">{"".join(blocks)}</div>'
 
 
 def ways_text(content, book, page) -> str:
     """Return ways as lists in Markdown."""
-    told = []
-    for way in ways(content, book):
-        told += [f"**{way['title']}** ({way['time']})", ""]
+    lines = []
+    for way in read_ways(content, book):
+        lines += [f"**{way['title']}** ({way['time']})", ""]
         for step, does in way["steps"]:
             link = f"[{book.title(step)}]({relpath(f'{step}.md', f'{page.name}/..')})"
             more = f": {does}" if does else ""
-            told.append(f"- {link}, {book.minutes[step]} min{more}")
-        told += ["", way["end"], ""] if way["end"] else [""]
-    return "\n".join(told).rstrip()
+            lines.append(f"- {link}, {book.minutes[step]} min{more}")
+        lines += ["", way["end"], ""] if way["end"] else [""]
+    return "\n".join(lines).rstrip()
 
 
 # --------------------------------------------------------------------- directives
@@ -265,7 +265,7 @@ HTML = {"part-map": map_html, "ways": ways_html}
 TEXT = {"part-map": map_text, "ways": ways_text}
 
 
-def text(part, page) -> str:
+def directive_text(part, page) -> str:
     """Return what a directive on a page stands for, in Markdown."""
     return TEXT[part.name](part.content, Book(page.docs), page)
 
@@ -274,7 +274,7 @@ class WayPlace(nodes.General, nodes.Element):
     """The place of what a directive stands for."""
 
 
-class Told(SphinxDirective):
+class ReadingMap(SphinxDirective):
     """A place that is filled when all pages have been read."""
 
     has_content = True
@@ -287,21 +287,21 @@ class Told(SphinxDirective):
         return [place]
 
 
-def changed(app, env):
+def update_maps(app, env):
     """Handle `env-updated`: write these pages again if another page's head changed."""
-    places = [name for name, told in env.metadata.items() if "has_ways" in told]
+    places = [name for name, of in env.metadata.items() if "has_ways" in of]
     if not places:
         return []
     book = Book(Path(app.srcdir))
-    told = [(name, book.title(name), book.minutes.get(name)) for name in book.pages]
-    told = [told, [(name, book.size(name)) for name in book.parts]]
-    if told == getattr(env, "ways", None):
+    heads = [(name, book.title(name), book.minutes.get(name)) for name in book.pages]
+    sizes = [(name, book.size(name)) for name in book.parts]
+    if [heads, sizes] == getattr(env, "ways", None):
         return []
-    env.ways = told
+    env.ways = [heads, sizes]
     return places
 
 
-def fill(app, doctree, name):
+def fill_places(app, doctree, name):
     """Handle `doctree-resolved`: put it in its place."""
     for place in list(doctree.findall(WayPlace)):
         try:
@@ -319,8 +319,8 @@ def fill(app, doctree, name):
 def setup(app):
     """Register the directives."""
     for name in HTML:
-        app.add_directive(name, Told)
+        app.add_directive(name, ReadingMap)
     app.add_node(WayPlace)
-    app.connect("env-updated", changed)
-    app.connect("doctree-resolved", fill)
+    app.connect("env-updated", update_maps)
+    app.connect("doctree-resolved", fill_places)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
