@@ -51,7 +51,7 @@ def module_of(name: str) -> str:
     return file.parent.name if file.parts[0] == "tests" else file.stem
 
 
-def named_modules(name: str) -> set[str]:
+def modules_in_texts(name: str) -> set[str]:
     """Return the modules that a Python file names in its texts: it may start them."""
     tree = ast.walk(ast.parse((ROOT / name).read_text()))
     texts = [str(node.value) for node in tree if isinstance(node, ast.Constant)]
@@ -72,7 +72,7 @@ def inputs_of_tests(test: str) -> frozenset[str]:
         module_of(n) for n in files if n.startswith(("src/examples/", "launch/"))
     }
     needed = imported_names(test) | {test}
-    for module in named_modules(test):
+    for module in modules_in_texts(test):
         needed |= imported_names(module) | {module}
 
     text = (ROOT / test).read_text()

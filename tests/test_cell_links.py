@@ -87,8 +87,8 @@ def test_a_false_claim_is_reported_with_page_cell_and_versions(build):
     site = build(repository="https://github.com/someone/book.git")
     own, form = re.findall('href="([^"]*)"', LINKS.findall(site("index.html"))[1])
     url = urlsplit(unescape(form))
-    told = parse_qs(url.query)
+    query = parse_qs(url.query)
     assert url.path == "/someone/book/issues/new"
-    assert told["template"] == ["a-claim-is-wrong.yaml"]
-    assert told["page"] == [f"index, {own}"]
-    assert told["versions"][0].startswith("JAX 0.")
+    assert query["template"] == ["a-claim-is-wrong.yaml"]
+    assert query["page"] == [f"index, {own}"]
+    assert query["versions"][0].startswith("JAX 0.")

@@ -69,7 +69,7 @@ def book(tmp_path):
 
 def write(book, cells):
     """Write the only page of the book."""
-    fences = (f"```{{code-cell}}\n{told}\n{code}\n```\n" for told, code in cells)
+    fences = (f"```{{code-cell}}\n{options}\n{code}\n```\n" for options, code in cells)
     (book / "docs/index.md").write_text(PAGE + "\n".join(fences))
 
 
@@ -89,28 +89,28 @@ def build(book, *options):
 def test_each_failure_is_named_in_this_build_and_in_the_next(book, cells):
     write(book, cells)
     for options in (), ("-j2",):
-        status, said = build(book, *options)
+        status, output = build(book, *options)
         assert status == 1
-        assert [words for words in cells.values() if words not in said] == [], said
-        assert said.count("[cells.") == len([*filter(None, cells.values())])
+        assert [words for words in cells.values() if words not in output] == [], output
+        assert output.count("[cells.") == len([*filter(None, cells.values())])
     line = PAGE.count("\n") + 1
-    assert f"index.md:{line}: " in said
+    assert f"index.md:{line}: " in output
 
 
 def test_a_new_expectation_is_judged_on_the_outputs_kept(book):
     write(book, GOOD)
-    status, said = build(book)
-    assert status == 0, said
+    status, output = build(book)
+    assert status == 0, output
     page = (book / "html/index.html").read_text()
     assert "Checked: one is one" in page
     assert "Set-up: x" in page
     assert '<p class="kind">ZeroDivisionError</p>' in page
     assert "Traceback" not in page
     write(book, [(":expect: 0.20", GOOD[0][1]), *GOOD[1:]])
-    status, said = build(book)
+    status, output = build(book)
     assert status == 1
-    assert "Using cached" in said
-    assert "-0.20\n+0.10" in said, said
+    assert "Using cached" in output
+    assert "-0.20\n+0.10" in output, output
     write(book, GOOD)
     assert build(book)[0] == 0
 
@@ -131,10 +131,10 @@ def test_the_notebook_and_the_markdown_have_what_the_cells_gave(book):
 
 def test_an_option_that_cannot_be_read_ends_the_build_with_its_place(book):
     write(book, [*GOOD, (":raises: A: b: c", "1")])
-    status, said = build(book)
+    status, output = build(book)
     assert status > 0
     line = (book / "docs/index.md").read_text().count("\n") - 3
-    assert f"index, line {line}: the options of a cell need quotes" in said
+    assert f"index, line {line}: the options of a cell need quotes" in output
 
 
 def test_words_of_a_folded_cell_may_hold_code():

@@ -22,8 +22,8 @@ def names():
 
 def test_what_is_kept_was_compiled_from_the_programs_of_the_page(names):
     """Else run `nox -s remeasure -- compilers`, with the names of what changed."""
-    kept = {row["program"]: row["lowered"] for row in ROWS}
-    assert kept == {
+    digests = {row["program"]: row["lowered"] for row in ROWS}
+    assert digests == {
         name: compilers.digest_program(*program)
         for name, program in names["programs"].items()
     }
@@ -70,8 +70,8 @@ def test_the_program_for_a_laptop_prints_the_first_bytes_of_the_page(run, tmp_pa
     for name in "communication", "machines":
         shutil.copy(ROOT / f"src/examples/{name}.py", tmp_path)
     printed = run("this.py", cwd=tmp_path).splitlines()
-    told = {line.split()[0]: int(line.split()[1]) for line in printed}
-    kept = {r["machine"]: int(r["sent"]) for r in ROWS if r["program"] == "step"}
-    assert [*told] == ["CPU", "H100", "v5p", "v6e"]
-    del told["CPU"]
-    assert told == {machine: kept[machine] for machine in told}
+    found = {line.split()[0]: int(line.split()[1]) for line in printed}
+    table = {r["machine"]: int(r["sent"]) for r in ROWS if r["program"] == "step"}
+    assert [*found] == ["CPU", "H100", "v5p", "v6e"]
+    del found["CPU"]
+    assert found == {machine: table[machine] for machine in found}

@@ -16,13 +16,13 @@ DATA = json.loads(explorers.script("costs").partition(" = ")[2].removesuffix(";\
 def test_every_choice_has_the_counts_of_the_module():
     chosen = 0
     for name, (alpha, beta, shapes, sources) in networks().items():
-        told = DATA["networks"][name]
-        assert (told["alpha"], told["beta"]) == (alpha, beta)
-        assert [address for _, address in told["sources"]] == [*sources]
-        assert [*told["shapes"]] == [str(count) for count in shapes]
+        network = DATA["networks"][name]
+        assert (network["alpha"], network["beta"]) == (alpha, beta)
+        assert [address for _, address in network["sources"]] == [*sources]
+        assert [*network["shapes"]] == [str(count) for count in shapes]
         for count, axes in shapes.items():
             for how in hows(axes):
-                rows = told["counts"][how][str(count)]
+                rows = network["counts"][how][str(count)]
                 for kind, row in zip(DATA["kinds"], rows, strict=True):
                     own = with_algorithm(axes, how)
                     far, needed = least(kind, own)
@@ -35,8 +35,8 @@ def test_every_choice_has_the_counts_of_the_module():
 
 def test_a_link_carries_a_whole_number_of_bytes_that_scripts_know_exactly():
     """Or else its product with the largest operand would be rounded twice."""
-    for told in DATA["networks"].values():
-        for sizes in told["counts"].values():
+    for network in DATA["networks"].values():
+        for sizes in network["counts"].values():
             for rows in sizes.values():
                 assert all(row[1] * 2**40 < 2**53 for row in rows)
 
@@ -48,9 +48,9 @@ def test_machines_are_shown_before_networks_whose_link_is_invented():
 
 
 def test_a_doubling_is_offered_where_there_is_a_switch():
-    for name, told in DATA["networks"].items():
-        asked = ["switch", "doubling"] if "switch" in str(told["shapes"]) else [""]
-        assert [*told["counts"]] == asked, name
+    for name, network in DATA["networks"].items():
+        asked = ["switch", "doubling"] if "switch" in str(network["shapes"]) else [""]
+        assert [*network["counts"]] == asked, name
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_the_first_cells_with_code_compare_versions_and_ask_for_eight_devices(ce
     assert "jupyter" not in cells["version"]["metadata"] | cells["devices"]["metadata"]
 
 
-def said(cells, monkeypatch, capsys, here):
+def version_output(cells, monkeypatch, capsys, here):
     """Return what the cell prints where this version of JAX is installed, or none."""
 
     def version(name):
@@ -158,7 +158,7 @@ def said(cells, monkeypatch, capsys, here):
 
 @pytest.mark.parametrize("here", ["0.12", "0.12.0.1", "0.12.9", "0.12.0.dev20260801"])
 def test_the_book_s_jax_is_passed_over_in_silence(cells, monkeypatch, capsys, here):
-    assert said(cells, monkeypatch, capsys, here) == ""
+    assert version_output(cells, monkeypatch, capsys, here) == ""
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_the_book_s_jax_is_passed_over_in_silence(cells, monkeypatch, capsys, he
 def test_another_jax_is_told_with_one_line_to_run(
     cells, monkeypatch, capsys, here, words
 ):
-    told, how, line = said(cells, monkeypatch, capsys, here).splitlines()
-    assert told.startswith(words)
+    message, how, line = version_output(cells, monkeypatch, capsys, here).splitlines()
+    assert message.startswith(words)
     assert how == "Run this line in a cell, then restart the kernel:"
     assert line == '%pip install "jax==0.12.*" "rich>=15"'
 
@@ -184,8 +184,8 @@ def test_the_release_is_the_one_that_the_book_is_for(book, monkeypatch, capsys):
     project = book / "pyproject.toml"
     project.write_text(PROJECT.replace("jax>=0.12", "jax>=0.13"))
     page = Page(book / "docs/part/less.md", book / "docs")
-    told = {"version": {"source": export.version_cell(page).source}}
-    assert "JAX 0.12 is older" in said(told, monkeypatch, capsys, "0.12")
+    cells = {"version": {"source": export.version_cell(page).source}}
+    assert "JAX 0.12 is older" in version_output(cells, monkeypatch, capsys, "0.12")
 
 
 def test_a_page_of_processes_asks_for_no_devices_of_its_own(book):

@@ -34,7 +34,7 @@ def names(text):
 
 
 @cache
-def said_on(name):
+def page_line(name):
     """Return a page and the data that it reads, as one line."""
     page = Page(DOCS / f"{name}.md", DOCS)
     texts = [re.sub(r"\n! |…", lambda m: " " if m[0][0] == "\n" else "...", page.text)]
@@ -42,12 +42,12 @@ def said_on(name):
     return " ".join(" ".join(texts).split())
 
 
-def is_said(entry):
+def is_on_page(entry):
     """Tell whether a page that the entry names has its words."""
     pages = {path.partition("#")[0] for path in entry.page}
     patterns = list(map(error_index.pattern, entry.patterns))
     return any(
-        each.search(said_on(name).replace("`", ""))
+        each.search(page_line(name).replace("`", ""))
         for name in pages
         for each in patterns
     )
@@ -68,7 +68,7 @@ def test_no_error_has_two_entries():
 
 def test_every_entry_has_a_cell_a_page_that_says_it_or_a_source_with_its_date():
     by_entry = cells()[0]
-    alone = [e for e in table() if not by_entry[e.name] and not is_said(e)]
+    alone = [e for e in table() if not by_entry[e.name] and not is_on_page(e)]
     assert [e.name for e in alone if not e.source] == []
     for entry in table():
         assert bool(entry.source) == bool(re.search(r"\d{4}-\d\d-\d\d", entry.date))
@@ -97,11 +97,11 @@ def test_words_of_one_entry_do_not_fit_another():
 
 def test_the_failures_that_were_kept_are_explained():
     with open(DOCS / "processes/data/failures.csv", newline="") as file:
-        seen = {row["seen"] for row in csv.DictReader(file)}
-    told = [each for words in seen for each in words.split(", then ") if each]
-    told = [each for each in told if not re.search(OURS, each)]
-    assert len(told) > 3
-    assert [each for each in told if not names(each)] == []
+        texts = {row["seen"] for row in csv.DictReader(file)}
+    phrases = [each for words in texts for each in words.split(", then ") if each]
+    phrases = [each for each in phrases if not re.search(OURS, each)]
+    assert len(phrases) > 3
+    assert [each for each in phrases if not names(each)] == []
 
 
 def test_errors_that_readers_brought_are_found():

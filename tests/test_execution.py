@@ -227,10 +227,10 @@ def test_imports_are_found_in_cells_alone(code, tmp_path):
 def test_the_key_moves_no_line():
     text = HEAD + PAGE.format(title="A", code="1")
     page = Page(Path("a.md"), Path(), source=text)
-    keyed = Page(Path("a.md"), Path(), source=insert_key(page, "0123"))
+    other = Page(Path("a.md"), Path(), source=insert_key(page, "0123"))
     kernel = {"display_name": "Python 3", "name": "python3", "key": "0123"}
-    assert keyed.front == page.front | {"kernelspec": kernel}
-    assert keyed.text.splitlines()[10:] == text.splitlines()[10:]
+    assert other.front == page.front | {"kernelspec": kernel}
+    assert other.text.splitlines()[10:] == text.splitlines()[10:]
 
 
 MEASURED = """\

@@ -66,10 +66,10 @@ def publish(file, cells=CELLS):
 def test_differences_are_shown_and_nothing_is_written(page, capsys):
     before = page.read_text()
     assert expect.main([]) == 1
-    said = capsys.readouterr().out
-    assert "-2\n+0.10" in said
-    assert "+float32[8@x]" in said
-    assert "right" not in said
+    output = capsys.readouterr().out
+    assert "-2\n+0.10" in output
+    assert "+float32[8@x]" in output
+    assert "right" not in output
     assert page.read_text() == before
 
 

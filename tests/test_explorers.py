@@ -25,7 +25,7 @@ FOUND = "type", "bytes", "copies", "holds", "error", "verdict"
 
 
 @cache
-def told(name):
+def read_data(name):
     """Return the data of an explorer as its script has them."""
     start, _, text = explorers.script(name).partition(" = ")
     assert start == f"(window.shardbook ??= {{}}).{name}"
@@ -124,10 +124,8 @@ class TestSpecs:
     def test_jax_says_the_same_of_some_states_today(self):
         questions = [each for each in explorer_specs.questions() if not each[0]]
         for question in random.sample(questions, 60):
-            kept, now = explorer_specs.rows()[question], specs.answer_row(*question)
-            assert {k: kept[k] for k in FOUND} == {
-                k: str(now.get(k, "")) for k in FOUND
-            }
+            row, now = explorer_specs.rows()[question], specs.answer_row(*question)
+            assert {k: row[k] for k in FOUND} == {k: str(now.get(k, "")) for k in FOUND}
 
     def test_a_state_leaves_the_mesh_as_it_was(self):
         mesh = jax.make_mesh((4, 2), ("a", "b"))
@@ -140,14 +138,14 @@ class TestSpecs:
         key = "", "2x2x2", "8,16,4", "z,-,xy"
         code = explorer_specs.code(explorer_specs.MESHES["2x2x2"], *key[2:])
         (tmp_path / "state.py").write_text(code)
-        said = run("state.py", devices=1, cwd=tmp_path)
-        assert said.strip() == explorer_specs.rows()[key]["type"]
+        output = run("state.py", devices=1, cwd=tmp_path)
+        assert output.strip() == explorer_specs.rows()[key]["type"]
 
     def test_the_judge_says_the_same_of_every_answer_today(self):
-        for question, kept in explorer_specs.rows().items():
+        for question, row in explorer_specs.rows().items():
             if question[0]:
                 now = specs.answer_row(*question)
-                assert {k: kept[k] for k in now} == now
+                assert {k: row[k] for k in now} == now
 
     def test_each_exercise_that_asks_for_a_picture_can_be_answered(self):
         found = {
@@ -186,7 +184,7 @@ class TestSpecs:
             )
 
     def test_the_script_says_what_is_kept(self):
-        data = told("specs")
+        data = read_data("specs")
         for (exercise, mesh, shape, spec), row in explorer_specs.rows().items():
             of = data["exercises"][exercise] if exercise else data
             assert of["meshes"][mesh]
@@ -208,7 +206,7 @@ class TestSpecs:
                 assert [str(fact) for fact in facts] == [row[k] for k in columns]
 
     def test_its_pictures_are_those_of_the_modules(self):
-        data = told("specs")
+        data = read_data("specs")
         rows = [row for row in explorer_specs.rows().values() if row["type"]]
         for row in random.sample(rows, 40):
             found = data["states"][row["mesh"]][row["shape"]]

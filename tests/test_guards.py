@@ -15,7 +15,7 @@ HEAD = "---\nkernelspec: {name: python3}\n---\n# Page\n\n"
 
 def page(*cells):
     """Return a page with these cells, each a pair of options and code."""
-    fences = (f"```{{code-cell}}\n{told}\n{code}\n```\n" for told, code in cells)
+    fences = (f"```{{code-cell}}\n{options}\n{code}\n```\n" for options, code in cells)
     return Page(Path("a.md"), Path(), source=HEAD + "\n".join(fences))
 
 
@@ -167,10 +167,10 @@ def test_a_check_without_an_assertion_is_a_fault(code):
 
 
 def test_lines_that_differ_in_dots_alone_are_not_told():
-    told = guards.difference("a ... c\nx", "a b c\ny")
-    assert "a b c" in told
-    assert "-a" not in told
-    assert "-x\n+y" in told
+    text = guards.difference("a ... c\nx", "a b c\ny")
+    assert "a b c" in text
+    assert "-a" not in text
+    assert "-x\n+y" in text
 
 
 def test_a_message_says_nothing_of_files_and_frames():

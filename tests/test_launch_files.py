@@ -89,8 +89,8 @@ def test_each_process_gets_cores_and_srun_is_told_of_them(file):
     asked, text = directives(file), file.read_text()
     cores = int(asked["cpus-per-task"]) * int(asked["ntasks-per-node"])
     assert cores == 16  # of each node of the throwaway Slurm
-    told = text.index("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK ")
-    assert told < text.index("srun ")
+    export = text.index("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK ")
+    assert export < text.index("srun ")
 
 
 # ---------------------------------------------------------------------- the exit codes
@@ -128,8 +128,8 @@ def test_only_a_save_goes_back_into_the_queue(end, tmp_path):
     done = subprocess.run(line, cwd=tmp_path, env=env, check=False)
     started = (tmp_path / "started").read_text().splitlines()
     assert started == ["--kill-on-bad-exit=1 python train.py a b"] * starts
-    told = tmp_path / "told"
-    assert (told.read_text().strip() if told.exists() else "") == words
+    message = tmp_path / "told"
+    assert (message.read_text().strip() if message.exists() else "") == words
     assert done.returncode == code
 
 

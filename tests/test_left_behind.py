@@ -92,11 +92,11 @@ def until(condition, seconds):
 def test_who_is_killed_leaves_nobody(page):
     if not shutil.which("setpriv"):  # a failure where continuous integration lacks it
         (pytest.fail if os.environ.get("CI") else pytest.skip)("install util-linux")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     line = [sys.executable, "-c", cells(page)]
     *_, count = PAGES[page]
     source = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    with subprocess.Popen(line, env=source, cwd=ROOT / "docs", **quiet) as kernel:
+    with subprocess.Popen(line, env=source, cwd=ROOT / "docs", **streams) as kernel:
         try:
             assert until(lambda: len(started(kernel.pid)) >= count, SLOW)
             children, every = below(kernel.pid, 1), below(kernel.pid)

@@ -134,8 +134,8 @@ def test_another_process_finds_the_same_key():
     code = KEY.format(paths=[str(ROOT / "tools"), str(ROOT / "src")])
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX", "XLA"))}
     runs = ([sys.executable, "-c", code, junk] for junk in "19")
-    told = {"env": clean, "capture_output": True, "text": True}
-    keys = {subprocess.run(run, check=True, **told).stdout for run in runs}
+    options = {"env": clean, "capture_output": True, "text": True}
+    keys = {subprocess.run(run, check=True, **options).stdout for run in runs}
     assert len(keys) == 1
 
 
@@ -153,13 +153,13 @@ def keep(tmp_path, monkeypatch):
             writer = csv.DictWriter(file, [*columns])
             writer.writeheader()
             writer.writerows(rows)
-        kept = program_table.group_rows(program_table.read_rows(table))
-        measure_hook.install(communication, kept, notes)
+        programs = program_table.group_rows(program_table.read_rows(table))
+        measure_hook.install(communication, programs, notes)
 
     return keep
 
 
-def kept_row(low, machine, **found):
+def stored_row(low, machine, **found):
     row = {"program": measure_hook.key_of(low), "machine": machine, "note": ""}
     sizes = {"arguments": 64, "outputs": 4, "temporaries": 2048}
     gather = Collective("all-gather", 256, ("x",), GROUPS)
@@ -171,7 +171,7 @@ def kept_row(low, machine, **found):
 def test_measure_has_a_column_for_each_machine(keep):
     x = split((64, 8), P("x"), mesh_of(4, 2))
     _, low = lowered(jnp.sum, x)
-    keep(kept_row(low, "TPU v5p"), kept_row(low, "H100", collectives=""))
+    keep(stored_row(low, "TPU v5p"), stored_row(low, "H100", collectives=""))
     program = measure(jnp.sum, x)
     assert [each.counts for each in program.everywhere] == [
         {"all-reduce": 1},
@@ -197,7 +197,7 @@ def test_measure_has_a_column_for_each_machine(keep):
 def test_a_refusal_is_shown_and_no_claim_for_all_machines_holds(keep):
     x = split((64, 8), P(None, "x"), mesh_of(2, 4))
     _, low = lowered(jnp.sum, x)
-    keep(kept_row(low, "TPU v5p", note="too large"), kept_row(low, "H100"))
+    keep(stored_row(low, "TPU v5p", note="too large"), stored_row(low, "H100"))
     program = measure(jnp.sum, x)
     assert "refused" in str(program)
     with pytest.raises(ValueError, match=r"TPU v5p.*too large"):
@@ -208,7 +208,7 @@ def test_a_refusal_is_shown_and_no_claim_for_all_machines_holds(keep):
 def test_answers_of_another_version_are_not_shown(keep, package):
     x = split((64, 8), P("x"), mesh_of(4, 2))
     _, low = lowered(jnp.sum, x)
-    keep(kept_row(low, "H100", **{package: "0.0.1"}))
+    keep(stored_row(low, "H100", **{package: "0.0.1"}))
     assert measure(jnp.sum, x).elsewhere == {}
 
 
@@ -226,7 +226,7 @@ def test_a_page_leaves_what_nobody_compiled_as_others_lower_it(keep, tmp_path):
     mesh = mesh_of(2, 4, kind=jax.sharding.AxisType.Auto)
     a, b = split((64, 8), P("x"), mesh), split((8, 64), P("x", "y"), mesh)
     _, known = lowered(jnp.sum, a)
-    rows = kept_row(known, "TPU v5p"), kept_row(known, "H100")
+    rows = stored_row(known, "TPU v5p"), stored_row(known, "H100")
     keep(*rows, notes=tmp_path / "page")
     measure(jnp.sum, a)
     measure(lambda b: jnp.linalg.inv(b @ b.T), b)
@@ -271,7 +271,7 @@ def test_the_hook_waits_for_the_import_and_touches_nothing_else(tmp_path):
         (package / f"{name}.py").write_text("installed = None")
     tool = tmp_path / "tool.py"
     tool.write_text(
-        "def install(module, kept, notes): module.installed = notes or 'yes'"
+        "def install(module, programs, notes): module.installed = notes or 'yes'"
     )
     run = [sys.executable, "-c", HOOK, tool, program_table.__file__, tmp_path]
     clean = {k: v for k, v in os.environ.items() if k != "BOOK_NOTES"}
@@ -293,13 +293,13 @@ def test_every_kept_program_has_an_answer_of_each_machine():
 @pytest.mark.parametrize(("machine", "part"), [("TPU v5p", 3), ("H100", 6)])
 def test_most_programs_send_the_same_elsewhere_and_few_hold_the_same(machine, part):
     """The page on costs says so of all programs that the book measures."""
-    kept = {}
+    programs = {}
     for row in read_table(program_table.TABLE):
         if not row["note"]:
-            kept.setdefault(row["program"], {})[row["machine"]] = row
+            programs.setdefault(row["program"], {})[row["machine"]] = row
     both = [
         [measure_hook.read_program(rows[n], communication) for n in ("CPU", machine)]
-        for rows in kept.values()
+        for rows in programs.values()
         if len(rows) == 3
     ]
     messages = [[(p.counts, str(p.sent)) for p in pair] for pair in both]  # nan is text

@@ -79,9 +79,9 @@ def site(tmp_path, monkeypatch):
     examples.mkdir(parents=True)
     (tmp_path / "tests/first").mkdir(parents=True)
     (tmp_path / "tests/first/test_first.py").write_text(TESTS)
-    kept = tmp_path / "docs" / module_reference.FORMER
-    kept.parent.mkdir(parents=True)
-    kept.write_text('first = ["before"]')
+    names = tmp_path / "docs" / module_reference.FORMER
+    names.parent.mkdir(parents=True)
+    names.write_text('first = ["before"]')
     write(tmp_path, "first")
     monkeypatch.syspath_prepend(examples)
     monkeypatch.setattr("book.module_reference.PACKAGE", "")
@@ -130,9 +130,9 @@ def test_what_once_stood_on_the_list_leads_to_the_line_of_its_module(site):
 def test_a_name_that_a_module_had_once_still_leads_there_and_one_it_has_is_not_told(
     site,
 ):
-    kept = site.folder / "docs" / module_reference.FORMER
+    names = site.folder / "docs" / module_reference.FORMER
     for gone in "gone", "Pair.left":
-        kept.write_text(f'first = ["{gone}", "first"]')
+        names.write_text(f'first = ["{gone}", "first"]')
         site.build()
         for page in "reference/modules.html", "reference/modules/first.html":
             html = site(page)
@@ -162,13 +162,13 @@ def test_a_module_has_its_idea_its_file_its_page_and_its_functions(site):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("MIT-0", "free to use without a notice"), ("ISC", "ISC")]
+    ("name", "end"), [("MIT-0", "free to use without a notice"), ("ISC", "ISC")]
 )
-def test_a_module_page_says_what_its_file_says_of_the_licence(name, told, tmp_path):
+def test_a_module_page_says_what_its_file_says_of_the_licence(name, licence, tmp_path):
     (file := tmp_path / "a.py").write_text(f"# SPDX-License-Identifier: {name}\n")
     [words] = module_reference.licence(file)
     assert words.startswith("licence ")
-    assert words.endswith(told)
+    assert words.endswith(end)
 
 
 def test_the_rest_of_the_docstring_is_prose_and_its_legend_stays_laid_out(site):

@@ -90,9 +90,9 @@ def test_it_needs_only_jax_and_numpy_and_at_most_one_extra_that_it_names(module)
             names |= {alias.name for alias in node.names}
     roots = {name.split(".")[0] for name in names}
     needs = ast.get_docstring(tree).rpartition("Copy this file alone: it needs ")[2]
-    named = {root for root, name in EXTRAS.items() if name in needs}
-    assert len(named) <= 1
-    assert roots - sys.stdlib_module_names - {"jax", "numpy"} == named
+    extras = {root for root, name in EXTRAS.items() if name in needs}
+    assert len(extras) <= 1
+    assert roots - sys.stdlib_module_names - {"jax", "numpy"} == extras
 
 
 def test_an_import_looks_for_no_device(run):
@@ -132,12 +132,12 @@ def test_it_gives_its_licence_and_says_that_it_stands_alone(module):
 
 
 def test_a_repeated_function_is_the_same_everywhere():
-    seen = {}
+    sources = {}
     for module in MODULES:
         for node in ast.parse(module.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name not in OWN:
                 source = ast.unparse(node)
-                assert seen.setdefault(node.name, source) == source, node.name
+                assert sources.setdefault(node.name, source) == source, node.name
 
 
 def lines_of_code(text):

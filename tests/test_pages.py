@@ -38,8 +38,8 @@ each_source = pytest.mark.parametrize("page", SOURCES, ids=name)
 
 @each_page
 def test_it_claims_something_that_could_fail(page):
-    told = {option for cell in page.code for option in cell.options} - {"fold"}
-    assert told or any("assert" in cell for cell in cells(page))
+    options = {option for cell in page.code for option in cell.options} - {"fold"}
+    assert options or any("assert" in cell for cell in cells(page))
 
 
 @each_page

@@ -63,9 +63,9 @@ def test_the_formula_is_that_of_today():
 
 
 def test_what_was_sent_is_what_the_formula_gives_where_the_page_says_so():
-    told = [row for row in TABLE if row["formula"] and row["sent"]]
-    others = [row for row in told if row["sent"] != row["formula"]]
-    assert len(told) > 80
+    rows = [row for row in TABLE if row["formula"] and row["sent"]]
+    others = [row for row in rows if row["sent"] != row["formula"]]
+    assert len(rows) > 80
     assert {key(row)[:2] for row in others} == {("training, sharded", "v5p")}
     for row in others:  # see the page: all-reduces, of which some are in bfloat16
         times = 1 if row["chips"] == "8" else 2
@@ -122,8 +122,8 @@ def test_what_a_compiler_says_of_memory_is_kept():
     done = subprocess.CompletedProcess([], 0, 'noise\n{"sent": 1}\n', f"{words}\nE x")
     note = "Can't reduce memory use below 1GiB; only to 2GiB"
     assert pods.read_result(done) == {"sent": 1, "note": note}
-    quiet = subprocess.CompletedProcess([], 0, '{"sent": 1}\n', "")
-    assert pods.read_result(quiet) == {"sent": 1}
+    without_note = subprocess.CompletedProcess([], 0, '{"sent": 1}\n', "")
+    assert pods.read_result(without_note) == {"sent": 1}
     failed = subprocess.CompletedProcess([], 1, "", "a\nXError: too large\nmore")
     assert pods.read_result(failed) == {"note": "XError: too large"}
 
@@ -135,8 +135,8 @@ def test_the_torus_is_told_for_every_mesh_and_order():
     assert {row["order"] for row in refused} == {"jax.make_mesh"}
     assert {row["mesh"] for row in rows} == {"x".join(map(str, s)) for s in shapes}
     for row in rows:
-        told = row["axis"] and 1 <= float(row["mean"]) <= int(row["longest"]) <= 12
-        assert bool(told) != bool(row["note"])
+        has_links = row["axis"] and 1 <= float(row["mean"]) <= int(row["longest"]) <= 12
+        assert bool(has_links) != bool(row["note"])
 
 
 def test_other_meshes_send_what_their_formulas_give():
@@ -150,10 +150,10 @@ def test_other_meshes_send_what_their_formulas_give():
 
 
 def test_rows_of_the_same_mesh_agree_in_both_tables():
-    kept = {key(row): row for row in TABLE}
+    table = {key(row): row for row in TABLE}
     for row in read_table(DOCS / "data" / "meshes.csv"):
         if row["mesh"] == "16x32":
-            other = kept[row["program"], "h100", "512"]
+            other = table[row["program"], "h100", "512"]
             assert row["off_host"] == other["off_host"]
 
 

@@ -157,12 +157,12 @@ def test_a_notebook_has_them_as_lists(site):
     page = Page(
         site.folder / "docs/index.md", site.folder / "docs", "https://b.example"
     )
-    told = to_markdown(page.text, page)
-    assert "- **[One](https://b.example/a/x.html)** (1 page, 25 min): What is" in told
-    assert "(after One; 2 pages, over 40 min): And two?" in told
-    assert "**Both** (1 h 5 min)" in told
-    assert "- [The x & more](https://b.example/a/x.html), 25 min: You do x." in told
-    assert "\n\nAt its end you know `y`.\n\n**Only one** (40 min)" in told
+    text = to_markdown(page.text, page)
+    assert "- **[One](https://b.example/a/x.html)** (1 page, 25 min): What is" in text
+    assert "(after One; 2 pages, over 40 min): And two?" in text
+    assert "**Both** (1 h 5 min)" in text
+    assert "- [The x & more](https://b.example/a/x.html), 25 min: You do x." in text
+    assert "\n\nAt its end you know `y`.\n\n**Only one** (40 min)" in text
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,10 @@ def test_lists_of_everything_are_marked(site):
 
 def test_an_entry_has_its_words_and_the_length_of_cause_and_cure():
     entry = ErrorEntry(words=["the words"])
-    said = "the words  ValueError", "The cause. Do: the cure.", "a link"
-    entry.extend(nodes.paragraph("", text) for text in said)
-    told, length = search_index.entry_words(entry)
-    assert told == ["the words"]
+    texts = "the words  ValueError", "The cause. Do: the cure.", "a link"
+    entry.extend(nodes.paragraph("", text) for text in texts)
+    words, length = search_index.entry_words(entry)
+    assert words == ["the words"]
     assert (
         search_index.section_words(entry)[0][:length]
         == "the words ValueError The cause. Do: the cure."

@@ -37,8 +37,8 @@ def test_every_question_has_an_answer_of_every_machine():
 @pytest.mark.parametrize("question", DRAWN, ids=" ".join)
 def test_this_machine_answers_as_it_did(question):
     found = sends.compile_row("CPU", *question)
-    kept = ROWS[*question, "CPU"]
-    assert {key: str(value) for key, value in found.items()}.items() <= kept.items()
+    row = ROWS[*question, "CPU"]
+    assert {key: str(value) for key, value in found.items()}.items() <= row.items()
 
 
 def test_the_answers_drawn_are_not_all_alike():

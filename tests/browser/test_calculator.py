@@ -98,14 +98,14 @@ def opened(visit, folder):
         return screen
 
     yield make
-    assert [seen.faults for seen in visits] == [[] for _ in visits]
+    assert [tab.faults for tab in visits] == [[] for _ in visits]
 
 
 def shown(screen):
     """Return steps, bytes, seconds and what bounds them, as the page has them."""
-    told = screen.evaluate(f"({{...{PRICE}}})")
-    numbers = int(told["steps"]), float(told["sent"]), float(told["seconds"])
-    return (*numbers, told["bound"])
+    price = screen.evaluate(f"({{...{PRICE}}})")
+    numbers = int(price["steps"]), float(price["sent"]), float(price["seconds"])
+    return (*numbers, price["bound"])
 
 
 # ------------------------------------------------------------------------ the formula
@@ -116,9 +116,9 @@ def test_the_script_reckons_as_python_does_to_the_last_bit(opened):
     data = json.loads(explorers.script("costs").partition(" = ")[2].removesuffix(";\n"))
     rows = []
     for name, count, how, kind in CHOSEN:
-        told = data["networks"][name]
-        counts = told["counts"][how][str(count)][KINDS.index(kind)]
-        rows.append([counts, told["alpha"], told["beta"]])
+        network = data["networks"][name]
+        counts = network["counts"][how][str(count)][KINDS.index(kind)]
+        rows.append([counts, network["alpha"], network["beta"]])
     found = screen.evaluate(COSTS, [rows, OPERANDS])
     for choice, answers in zip(CHOSEN, found, strict=True):
         for operand, answer in zip(OPERANDS, answers, strict=True):
@@ -126,9 +126,9 @@ def test_the_script_reckons_as_python_does_to_the_last_bit(opened):
 
 
 def test_every_choice_that_can_be_pressed_shows_what_python_says(opened):
-    seen = opened().evaluate(WALK)
-    assert len(seen) == len(CHOSEN)
-    for (name, count, how, kind, *rest), choice in zip(seen, CHOSEN, strict=True):
+    rows = opened().evaluate(WALK)
+    assert len(rows) == len(CHOSEN)
+    for (name, count, how, kind, *rest), choice in zip(rows, CHOSEN, strict=True):
         assert (name, int(count), how, kind) == choice
         *numbers, words = rest
         expected = python(*choice, 2**20)
@@ -213,8 +213,8 @@ def test_an_address_is_kept_of_what_is_chosen(visit, server):
     """A page that was opened as a file may not change its address in each browser."""
     screen = on_the_site(visit(server))
     screen.locator("[name=costs-devices][value='128']").check(force=True)
-    [told] = parse_qs(urlsplit(screen.url).query)["costs"]
-    assert parse_qs(told)["devices"] == ["128"]
+    [query] = parse_qs(urlsplit(screen.url).query)["costs"]
+    assert parse_qs(query)["devices"] == ["128"]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_links_lead_to_the_sources(opened):
 COST = "global-view/cost.html"
 
 
-def on_the_site(seen, wait=".live .price"):
-    screen = seen.open(COST)
+def on_the_site(tab, wait=".live .price"):
+    screen = tab.open(COST)
     screen.locator(".explorer-costs").scroll_into_view_if_needed()
     screen.wait_for_selector(f".explorer-costs{wait}")
     return screen
@@ -270,20 +270,20 @@ def on_the_site(seen, wait=".live .price"):
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_on_its_page_it_fits_and_is_accessible(visit, scheme, width):
-    seen = visit(width=width, scheme=scheme)
-    screen = on_the_site(seen)
+    tab = visit(width=width, scheme=scheme)
+    screen = on_the_site(tab)
     assert screen.evaluate("document.documentElement.scrollWidth") <= width
     screen.evaluate(AXE.read_text())
     assert audited(screen, include=[[".explorer-costs"]]) == []
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 def test_it_works_from_the_file_system(visit):
-    seen = visit(SITE.as_uri() + "/")
-    screen = on_the_site(seen)
+    tab = visit(SITE.as_uri() + "/")
+    screen = on_the_site(tab)
     screen.locator("[name=costs-kind][value=all-gather]").check(force=True)
     assert shown(screen) == python("TPU v5p", 64, "", "all-gather", 2**20)
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 def test_without_scripts_and_on_paper_tables_stand_there(visit):

@@ -16,9 +16,9 @@ SHOWN = """[...document.querySelectorAll('.error-entry')]
 
 @pytest.fixture
 def screen(visit):
-    seen = visit()
-    seen.page.clock.install()
-    return seen.open(PAGE)
+    tab = visit()
+    tab.page.clock.install()
+    return tab.open(PAGE)
 
 
 def shown(screen):

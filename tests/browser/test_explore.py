@@ -75,8 +75,8 @@ def opened(visit, folder):
         return screen
 
     yield make
-    for seen in visits:  # a file may not change its address
-        assert [fault for fault in seen.faults if "replaceState" not in fault] == []
+    for tab in visits:  # a file may not change its address
+        assert [fault for fault in tab.faults if "replaceState" not in fault] == []
 
 
 @pytest.fixture
@@ -84,14 +84,14 @@ def served(visit, folder):
     """Return a function that opens a page at an address, as of a server."""
 
     def make(path, **options):
-        seen = visit(ADDRESS, **options)
-        seen.page.route(
+        tab = visit(ADDRESS, **options)
+        tab.page.route(
             f"{ADDRESS}**",
             lambda route: route.fulfill(
                 path=folder / urlparse(route.request.url).path[1:]
             ),
         )
-        screen = seen.open(path)
+        screen = tab.open(path)
         screen.wait_for_selector(".explorer form")
         return screen
 
@@ -125,9 +125,9 @@ def test_with_script_a_form_stands_there_and_tables_on_paper(opened, name):
 
 @each_explorer
 def test_where_its_data_are_missing_the_tables_stand_there(visit, folder, name):
-    seen = visit(folder.as_uri() + "/")
-    seen.page.route("**/explorers/*.js", lambda route: route.abort())
-    screen = seen.open(f"{name}.html")
+    tab = visit(folder.as_uri() + "/")
+    tab.page.route("**/explorers/*.js", lambda route: route.abort())
+    screen = tab.open(f"{name}.html")
     screen.wait_for_selector("tr:visible")
     assert screen.locator("tr:visible").count() == tables(name)
 
@@ -193,12 +193,12 @@ def test_on_a_phone_the_answer_stays_in_sight_once_choices_are_made(opened, name
     begun = screen.evaluate(ON_A_PHONE)
     assert begun["seen"]
     assert abs(begun["end"]) <= 1
-    assert screen.locator(".foot").inner_text() == told(screen, name)
+    assert screen.locator(".foot").inner_text() == answer_line(screen, name)
     screen.evaluate("document.querySelector('.gets').scrollIntoView()")
     assert screen.evaluate(ON_A_PHONE)["covered"] == 0
 
 
-def told(screen, name):
+def answer_line(screen, name):
     """Return what the answer says in a line, as a wide window shows it."""
     if name != "specs":
         return screen.locator(".result").text_content()
@@ -258,27 +258,27 @@ def asked(kind):
     return keys, [[*specs.split(), to] for _, specs, to in keys]
 
 
-def says(seen, key, number, read):
+def says(state, key, number, read):
     """Check what stands there for a line, its specs and a machine against the table."""
     amount = explorer_sends.format_bytes
 
-    def kept(*key):
+    def rows_of(*key):
         return [explorer_sends.rows()[*key, m] for m in explorer_sends.MACHINES]
 
-    rows = kept(*key)
+    rows = rows_of(*key)
     row = rows[number]
-    assert seen["sends"] == [amount(each["sent"]) for each in rows]
-    assert seen["holds"] == [f"temporaries {amount(each['held'])}" for each in rows]
+    assert state["sends"] == [amount(each["sent"]) for each in rows]
+    assert state["holds"] == [f"temporaries {amount(each['held'])}" for each in rows]
     start = f"Each of eight devices sends {amount(row['sent'])}. The result: "
     start += f"{row['output']}, "
-    assert seen["result"].startswith(start)
-    read[row["output"]] = seen["result"].removeprefix(start).removesuffix(".")
+    assert state["result"].startswith(start)
+    read[row["output"]] = state["result"].removeprefix(start).removesuffix(".")
     kinds = re.findall(r"\d+ ([a-z-]+) of", row["collectives"])
-    assert seen["steps"] == kinds
-    assert seen["drawn"] <= len(kinds)
-    assert explorer_sends.trim(rows[0]["explicit"]) in seen["explicit"]
-    for line, beside in zip(seen["lines"], seen["beside"], strict=True):
-        sent = [amount(each["sent"]) for each in kept(line, key[1], "")]
+    assert state["steps"] == kinds
+    assert state["drawn"] <= len(kinds)
+    assert explorer_sends.trim(rows[0]["explicit"]) in state["explicit"]
+    for line, beside in zip(state["lines"], state["beside"], strict=True):
+        sent = [amount(each["sent"]) for each in rows_of(line, key[1], "")]
         assert beside == sent[number] + " ≠" * (len({*sent}) > 1)
 
 
@@ -289,9 +289,9 @@ def test_each_state_of_the_sends_says_what_is_kept(opened, kind):
     numbers = range(3) if kind == "operation" else [2]
     found = screen.evaluate(ASK, [kind, questions, [str(n) for n in numbers]])
     for number, states in zip(numbers, found, strict=True):
-        for key, seen in zip(keys, states, strict=True):
-            says(seen, key, number, read)
-            assert bool(seen["lines"]) == (kind == "operation")
+        for key, state in zip(keys, states, strict=True):
+            says(state, key, number, read)
+            assert bool(state["lines"]) == (kind == "operation")
     known = READ.keys() & read.keys()
     assert known
     assert {output: read[output] for output in known} == {
@@ -304,14 +304,14 @@ def test_the_front_page_says_what_is_kept(opened):
     door = explorer_sends.DOOR
     assert screen.locator("[name=sends-ask]").count() == 0
     assert screen.locator(".lines code").all_inner_texts() == door["lines"]
-    named = screen.locator(".specs label").all_inner_texts()
-    assert [each.split("\n")[-1] for each in named] == [*door["specs"].values()]
+    labels = screen.locator(".specs label").all_inner_texts()
+    assert [each.split("\n")[-1] for each in labels] == [*door["specs"].values()]
     keys = [(line, spec, "") for spec in door["specs"] for line in door["lines"]]
     questions = [[spec, line] for line, spec, _ in keys]
     found = screen.evaluate(ASK, ["operation", questions, ["0", "1", "2"]])
     for number, states in enumerate(found):
-        for key, seen in zip(keys, states, strict=True):
-            says(seen, key, number, {})
+        for key, state in zip(keys, states, strict=True):
+            says(state, key, number, {})
 
 
 # ------------------------------------------------------------------ specs
@@ -338,15 +338,15 @@ def test_each_state_of_the_specs_says_what_is_kept(opened):
     screen, rows = opened("specs"), explorer_specs.rows()
     keys = [key for key in rows if not key[0]]
     found = screen.evaluate(WALK, ["specs", [key[1:] for key in keys]])
-    for key, seen in zip(keys, found, strict=True):
+    for key, state in zip(keys, found, strict=True):
         row, (_, mesh, shape, spec) = rows[key], key
-        assert seen["type"] == row["type"]
-        assert seen["error"] == row["error"]
+        assert state["type"] == row["type"]
+        assert state["error"] == row["error"]
         facts = [row["bytes"], row["copies"], row["holds"]] if row["type"] else []
-        assert seen["facts"] == facts
-        assert seen["svgs"] == bool(row["type"])
+        assert state["facts"] == facts
+        assert state["svgs"] == bool(row["type"])
         made = explorer_specs.MESHES[mesh]
-        assert seen["code"] == explorer_specs.code(made, shape, spec)
+        assert state["code"] == explorer_specs.code(made, shape, spec)
 
 
 def test_each_answer_to_an_exercise_gets_the_words_of_the_judge(opened):
@@ -355,10 +355,10 @@ def test_each_answer_to_an_exercise_gets_the_words_of_the_judge(opened):
     assert screen.locator("input:checked").count() == 0
     keys = [key for key in rows if key[0] == "two-by-four"]
     found = screen.evaluate(WALK, ["two-by-four", [key[1:] for key in keys]])
-    for key, seen in zip(keys, found, strict=True):
+    for key, state in zip(keys, found, strict=True):
         word, *lines = rows[key]["verdict"].splitlines()
-        assert seen["says"] == [word, *(line.removeprefix("- ") for line in lines)]
-        assert seen["svgs"] == 1 + bool(rows[key]["holds"])
+        assert state["says"] == [word, *(line.removeprefix("- ") for line in lines)]
+        assert state["svgs"] == 1 + bool(rows[key]["holds"])
 
 
 def test_an_address_leads_to_a_state(served):
@@ -383,5 +383,5 @@ def test_the_code_is_copied(opened):
     screen = opened("specs")
     copy = screen.locator("button", has_text="Copy")
     copy.click()
-    told = screen.locator("button[name=copy]")
-    told.filter(has_text=re.compile("Copied|Selected")).wait_for()
+    button = screen.locator("button[name=copy]")
+    button.filter(has_text=re.compile("Copied|Selected")).wait_for()

@@ -24,18 +24,18 @@ def left(screen, what):
 @each_list
 def test_a_word_filters_the_list_and_stands_in_the_address(visit, what):
     path, word = LISTS[what]
-    seen = visit()
-    screen = seen.open(path)
-    count, said = left(screen, what)
-    assert said == f"{count} {what}"
+    tab = visit()
+    screen = tab.open(path)
+    count, text = left(screen, what)
+    assert text == f"{count} {what}"
     screen.get_by_label(f"Filter the {what}").fill(word)
     screen.wait_for_function("location.search.includes('filter=')")
-    few, said = left(screen, what)
+    few, text = left(screen, what)
     assert 0 < few < count
-    assert said == f"{few} of {count} {what}"
-    screen = visit().open(screen.url.removeprefix(seen.base))
-    assert left(screen, what) == (few, said)
-    assert seen.faults == []
+    assert text == f"{few} of {count} {what}"
+    screen = visit().open(screen.url.removeprefix(tab.base))
+    assert left(screen, what) == (few, text)
+    assert tab.faults == []
 
 
 @each_list
@@ -43,8 +43,8 @@ def test_a_filter_works_in_a_file_and_on_a_phone(visit, what):
     path, word = LISTS[what]
     screen = visit(width=390).page
     screen.goto(f"{(SITE / path).as_uri()}?filter={word}")
-    shown, said = left(screen, what)
-    assert said.startswith(f"{shown} of ")
+    shown, text = left(screen, what)
+    assert text.startswith(f"{shown} of ")
     assert screen.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -94,14 +94,14 @@ def test_a_word_may_be_asked_of_a_column_or_be_wanted_away(visit):
     ],
 )
 def test_old_links_to_the_list_of_modules_lead_on(visit, old, new):
-    seen = visit()
-    screen = seen.page
-    screen.goto(f"{seen.base}reference/modules.html{old}")
-    screen.wait_for_url(seen.base + new)
+    tab = visit()
+    screen = tab.page
+    screen.goto(f"{tab.base}reference/modules.html{old}")
+    screen.wait_for_url(tab.base + new)
 
 
 def test_without_script_old_links_lead_to_the_line_of_the_module(visit):
-    seen = visit(java_script_enabled=False)
-    screen = seen.open("reference/modules.html#examples.lu.solve")
+    tab = visit(java_script_enabled=False)
+    screen = tab.open("reference/modules.html#examples.lu.solve")
     row = screen.locator("tr:has([id='examples.lu.solve'])")
     assert row.locator("a").first.get_attribute("href") == "modules/lu.html"

@@ -21,11 +21,11 @@ def unpacked(tmp_path_factory):
 
 def test_pages_scripts_and_data_work_as_files(visit, unpacked):
     """An explorer needs the styles, both kinds of scripts, and data."""
-    seen = visit(base=f"{unpacked.as_uri()}/")
-    screen = seen.open("index.html")
+    tab = visit(base=f"{unpacked.as_uri()}/")
+    screen = tab.open("index.html")
     screen.get_by_role("link", name="A list").first.click()
     screen.locator(".explorer-costs").scroll_into_view_if_needed()
     screen.locator(".explorer-costs form input").first.wait_for()
     assert screen.evaluate("document.styleSheets.length") == 1
     assert screen.url.startswith("file:")
-    assert seen.faults == []
+    assert tab.faults == []

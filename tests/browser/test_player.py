@@ -91,18 +91,18 @@ def opened(visit, page):
         return visits[-1].open("")
 
     yield make
-    assert [seen.faults for seen in visits] == [[] for _ in visits]
+    assert [tab.faults for tab in visits] == [[] for _ in visits]
 
 
 def state(screen, film=0):
     """Return which frames are seen, the slider's place, and what is said."""
     box = screen.locator("figure.film").nth(film)
-    seen = box.locator("li").evaluate_all(
+    frames = box.locator("li").evaluate_all(
         """all => all.flatMap((li, n) =>
             getComputedStyle(li).visibility === "visible" ? [n] : [])"""
     )
     say = re.sub(r"\d+ of \d+", "", box.locator(".say").inner_text()).strip()
-    return seen, int(box.locator(SLIDER).input_value()), say
+    return frames, int(box.locator(SLIDER).input_value()), say
 
 
 def settle(screen):
@@ -362,9 +362,9 @@ def test_what_is_seen_is_said(opened):
     film.locator(FORWARD).click()
     settle(screen)
     assert film.locator(".say").inner_text().split("\n") == ["2 of 4", "After turn 1."]
-    told = film.get_by_role("img").all()
-    assert len(told) == 1
-    assert "sends 8 B to device" in told[0].get_attribute("aria-label")
+    images = film.get_by_role("img").all()
+    assert len(images) == 1
+    assert "sends 8 B to device" in images[0].get_attribute("aria-label")
     names = [b.get_attribute("aria-label") for b in film.get_by_role("button").all()]
     assert names == ["step back", "play", "step forward"]
     assert film.get_by_role("slider").get_attribute("aria-label") == "frame"
@@ -453,8 +453,8 @@ def test_axe_finds_nothing(opened):
 def test_the_films_of_the_site_are_players(visit):
     pages = [f for f in SITE.rglob("*.html") if 'class="film"' in f.read_text()]
     assert pages
-    seen = visit()
-    screen = seen.open(str(min(pages).relative_to(SITE)))
+    tab = visit()
+    screen = tab.open(str(min(pages).relative_to(SITE)))
     films = screen.locator("figure.film").count()
     assert screen.locator("figure.film.player .controls").count() == films > 0
-    assert seen.faults == []
+    assert tab.faults == []

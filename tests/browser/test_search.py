@@ -159,16 +159,16 @@ def test_a_name_or_a_question_leads_to_its_page(visit, half):
 
 def searched(visit, text, base=None, **window):
     """Open the page of results with a question; return it when it has answered."""
-    seen = visit(base, **window) if base else visit(**window)
-    screen = seen.open("search.html")
+    tab = visit(base, **window) if base else visit(**window)
+    screen = tab.open("search.html")
     screen.locator("#find-field").fill(text)
     screen.keyboard.press("Enter")
     screen.locator("#find-results li").first.wait_for()
-    return seen, screen
+    return tab, screen
 
 
 def test_a_result_names_page_and_section_and_shows_the_words_found(visit):
-    seen, screen = searched(visit, NAME)
+    tab, screen = searched(visit, NAME)
     first = screen.locator("#find-results li").first
     assert "\u203a" in first.locator("a").inner_text()
     assert NAME in first.locator("p").inner_text()
@@ -177,7 +177,7 @@ def test_a_result_names_page_and_section_and_shows_the_words_found(visit):
     first.locator("a").click()
     screen.wait_for_url(f"**/{link.removeprefix('./')}")
     assert screen.locator(f"[id='{link.partition('#')[2]}']").is_visible()
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -218,12 +218,12 @@ def test_what_the_index_lacks_changes_nothing(visit):
 
 
 def test_nothing_says_that_nothing_was_found(visit):
-    seen = visit()
-    screen = seen.open("search.html?q=qwxyzzyvlorptan")
+    tab = visit()
+    screen = tab.open("search.html?q=qwxyzzyvlorptan")
     status = screen.get_by_role("status")
     status.get_by_text("Nothing in this book").wait_for()
     assert screen.locator("#find-results li").count() == 0
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_sphinx_s_own_search_is_gone():
 
 @pytest.mark.parametrize("keys", ["/", "Control+k"])
 def test_a_key_leads_to_the_field_and_enter_to_the_results(visit, keys):
-    seen = visit()
-    screen = seen.open("arrays/meshes.html")
+    tab = visit()
+    screen = tab.open("arrays/meshes.html")
     screen.keyboard.press(keys)
     assert screen.evaluate("document.activeElement.name") == "q"
     screen.keyboard.type("halo exchange")
@@ -263,7 +263,7 @@ def test_a_key_leads_to_the_field_and_enter_to_the_results(visit, keys):
     screen.keyboard.press("Tab")
     screen.keyboard.press("Tab")
     assert screen.evaluate("document.activeElement.closest('#find-results') != null")
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 def test_a_slash_that_is_typed_stays_one(visit):
@@ -280,8 +280,8 @@ def test_on_a_phone_a_button_leads_to_the_results(visit):
 
 
 def test_where_no_field_is_seen_the_keys_open_one(visit):
-    seen = visit(width=390)
-    screen = seen.open("arrays/meshes.html")
+    tab = visit(width=390)
+    screen = tab.open("arrays/meshes.html")
     screen.keyboard.type("/halo")
     box = screen.get_by_role("dialog", name="Search")
     assert box.locator("input").input_value() == "halo"
@@ -291,7 +291,7 @@ def test_where_no_field_is_seen_the_keys_open_one(visit):
     screen.keyboard.type("halo exchange")
     screen.keyboard.press("Enter")
     screen.wait_for_url("**/search.html?q=halo+exchange")
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 @pytest.mark.parametrize(
@@ -305,10 +305,10 @@ def test_where_no_field_is_seen_the_keys_open_one(visit):
     ],
 )
 def test_what_is_typed_before_the_scripts_are_there_is_kept(visit, page, width, begin):
-    seen, held = visit(width=width), []
-    screen = seen.page
+    tab, held = visit(width=width), []
+    screen = tab.page
     screen.route(re.compile(r"\.js(\?|$)"), lambda route: held.append(route.request))
-    screen.goto(seen.base + page, wait_until="commit")
+    screen.goto(tab.base + page, wait_until="commit")
     screen.wait_for_function(PAINTED)  # keys before that are lost to every page
     if begin:
         screen.keyboard.press(begin)
@@ -321,7 +321,7 @@ def test_what_is_typed_before_the_scripts_are_there_is_kept(visit, page, width, 
     screen.wait_for_function("document.activeElement?.value == 'halos exchange'")
     screen.keyboard.press("Enter")
     screen.locator("#find-results a[href*='per-device/halo']").first.wait_for()
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 @pytest.mark.parametrize("width", [641, 1000, 1280, 1920])
@@ -364,14 +364,14 @@ def test_what_a_field_says_fits_into_it(visit, width):
     ["", "x", "8", "\u65e5\u672c\u8a9e", "<img src=q onerror=alert(1)>", "...", "jax."],
 )
 def test_any_text_is_text(visit, text):
-    seen = visit()
-    screen = seen.open("search.html")
+    tab = visit()
+    screen = tab.open("search.html")
     screen.locator("#find-field").fill(text or " ")
     screen.keyboard.press("Enter")
     screen.wait_for_function("finder.index")
     screen.wait_for_function(READ)
     assert screen.locator("#find-results img").count() == 0
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 def test_what_looks_like_html_on_a_page_is_text(visit):
@@ -386,14 +386,14 @@ def test_a_traceback_of_5000_characters_leads_to_its_entry(visit):
         f"RuntimeError: Fetching value for `jax.Array` that {MESSAGE} is not possible"
     )
     assert len(text) > 5000
-    seen, screen = searched(visit, text)
+    tab, screen = searched(visit, text)
     first = screen.locator("#find-results li").first
     assert "#error-" in first.locator("a").get_attribute("href")
     assert len(screen.url) < 3000
     screen.reload()
     first.wait_for()
     assert "#error-" in first.locator("a").get_attribute("href")
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 def test_a_field_of_one_line_takes_the_message_of_a_traceback(visit):
@@ -406,9 +406,9 @@ def test_a_field_of_one_line_takes_the_message_of_a_traceback(visit):
         const event = {clipboardData: data, bubbles: true, cancelable: true};
         field.dispatchEvent(new ClipboardEvent("paste", event))}"""
     field.evaluate(paste, TRACEBACK)
-    kept = field.input_value()
-    assert kept.startswith("RuntimeError: Fetching value for `jax.Array` that spans")
-    assert "padding" not in kept
+    text = field.input_value()
+    assert text.startswith("RuntimeError: Fetching value for `jax.Array` that spans")
+    assert "padding" not in text
     screen.keyboard.press("Enter")
     first = screen.locator("#find-results a").first
     assert first.get_attribute("href").endswith("#error-spans-non-addressable")
@@ -424,21 +424,21 @@ def test_the_address_holds_the_question(visit):
 
 
 def test_it_works_from_the_file_system(visit):
-    seen, screen = searched(visit, NAME, base=SITE.as_uri() + "/")
+    tab, screen = searched(visit, NAME, base=SITE.as_uri() + "/")
     screen.locator("#find-results a").first.click()
     screen.wait_for_url("file://**/*.html#*")
     assert NAME in screen.locator("main").inner_text()
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_results_fit_and_are_accessible(visit, scheme, width):
-    seen, screen = searched(visit, TRACEBACK, scheme=scheme, width=width)
+    tab, screen = searched(visit, TRACEBACK, scheme=scheme, width=width)
     wide = screen.evaluate("document.documentElement.scrollWidth")
     assert wide <= width
     screen.evaluate(AXE.read_text())
     assert audited(screen) == []
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 def test_without_script_the_page_says_where_else_to_look(visit):

@@ -102,8 +102,8 @@ def test_a_page_is_quiet_fits_and_is_accessible(visit, page, record_property):
     if marks.read_mark(mark) is not None:
         record_property("had_passed", 1)
         return
-    seen = visit()
-    screen = seen.open(page)
+    tab = visit()
+    screen = tab.open(page)
     screen.evaluate(OPEN)
     screen.evaluate(AXE.read_text())
     hidden = [] if page in LISTED else [[".highlight"]]
@@ -117,20 +117,20 @@ def test_a_page_is_quiet_fits_and_is_accessible(visit, page, record_property):
         assert wide <= window, width
         if (scheme, width) in screens or page == "index.html":
             assert audited(screen, exclude=hidden) == [], (scheme, width)
-    assert seen.faults == []
+    assert tab.faults == []
     marks.write_mark(mark)
 
 
 def test_the_site_opens_from_the_file_system(visit):
-    seen = visit(SITE.as_uri() + "/")
-    screen = seen.open("index.html")
+    tab = visit(SITE.as_uri() + "/")
+    screen = tab.open("index.html")
     screen.locator("article .buttons a").first.click()
     screen.wait_for_url("**/start/*.html")
     first = screen.locator("article h1").text_content()
     screen.locator("a.right-next").click()
     screen.wait_for_load_state()
     assert screen.locator("article h1").text_content() != first
-    assert seen.faults == []
+    assert tab.faults == []
 
 
 CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}

@@ -87,7 +87,7 @@ class Named(HTMLParser):
 
 
 @functools.cache
-def named(page):
+def page_files(page):
     """Return the files that a page names."""
     return Named(page).files
 
@@ -97,7 +97,7 @@ def weight(files):
     return sum(len(packed(SITE / file)) + HEAD for file in files)
 
 
-BY_WEIGHT = sorted(PAGES, key=lambda page: weight(named(page)))
+BY_WEIGHT = sorted(PAGES, key=lambda page: weight(page_files(page)))
 SEEN = "index.html", BY_WEIGHT[-1], BY_WEIGHT[len(BY_WEIGHT) // 2]
 
 
@@ -166,24 +166,24 @@ def test_a_browser_loads_what_a_page_names_and_little_more(visited, place):
     """What it loads beyond that is the font of the icons."""
     page = SEEN[place]
     loaded = visited[page].names.values()
-    assert named(page) <= {*loaded}
-    more = {*loaded} - named(page)
+    assert page_files(page) <= {*loaded}
+    more = {*loaded} - page_files(page)
     assert {Path(name).suffix for name in more if "explore" not in name} <= UNNAMED
     assert len(loaded) <= REQUESTS
-    heaviest = weight(named(page)), sum(visited[page].bytes.values())
+    heaviest = weight(page_files(page)), sum(visited[page].bytes.values())
     assert 0 < heaviest[0] <= heaviest[1] + HEAD * len(loaded) <= MOST
 
 
 def test_no_page_is_heavier_than_allowed(visited):
     """By what their HTML names, and with each what any of three loaded beyond it."""
     more = {n for page in SEEN for n in visited[page].names.values()}
-    more -= {name for page in SEEN for name in named(page)}
+    more -= {name for page in SEEN for name in page_files(page)}
     more = {name for name in more if "explore" not in name}  # seen below
     assert any(name.endswith(".woff2") for name in more)
-    told = {page: named(page) | more for page in PAGES}
+    files_of = {page: page_files(page) | more for page in PAGES}
     found = [
         f"{page}: {len(files)} requests, {weight(files) // 1024} KiB"
-        for page, files in told.items()
+        for page, files in files_of.items()
         if len(files) > REQUESTS or weight(files) > MOST
     ]
     assert found == []
@@ -213,7 +213,7 @@ def test_the_line_leaves_time_to_paint_each_page():
     """A page is painted when its HTML and its style sheets are there."""
     late = {}
     for page in PAGES:
-        files = [f for f in named(page) if f == page or f.endswith(".css")]
+        files = [f for f in page_files(page) if f == page or f.endswith(".css")]
         if (took := JOURNEYS * LATENCY + weight(files) / RATE) > LINE:
             late[page] = took
     assert late == {}

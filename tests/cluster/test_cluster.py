@@ -33,7 +33,7 @@ JOIN += "line = f'{{jax.process_index()}} {{jax.device_count()}}\\n'\n"
 JOIN += "__import__('sys').stdout.write(line)"
 
 
-def said(text, what=r"process \d.*"):
+def process_lines(text, what=r"process \d.*"):
     """Return the lines that processes wrote, sorted."""
     return sorted(re.findall(rf"^{what}$", text, re.M))
 
@@ -79,7 +79,7 @@ def test_each_file_for_slurm_starts_its_processes(
 ):
     state, output = submit(folder(), f"{name}.sbatch")
     assert state == "COMPLETED", output
-    assert said(output) == hello(processes, devices)
+    assert process_lines(output) == hello(processes, devices)
 
 
 def test_no_file_for_slurm_is_left_out():
@@ -125,7 +125,7 @@ def test_the_check_names_a_wrong_start_in_every_process(folder, submit, wrong, w
     state, output = submit(home, "--time=5", file.name)
     ready = [f"process {number} of 8: ready" for number in range(8)]
     expected = ("FAILED", []) if words else ("COMPLETED", ready)
-    assert (state, said(output)) == expected, output
+    assert (state, process_lines(output)) == expected, output
     assert output.count(words) >= 8
 
 
@@ -138,7 +138,9 @@ def test_a_job_whose_process_dies_goes_on(folder, submit):
     )
     assert state == "COMPLETED", output
     assert "attempt 1 failed" in output
-    assert said(output) == [f"process {i} went on to the end" for i in range(2)]
+    assert process_lines(output) == [
+        f"process {i} went on to the end" for i in range(2)
+    ]
 
 
 def test_a_job_that_has_a_bug_gives_up(folder, submit):
@@ -185,7 +187,7 @@ def test_a_job_near_its_time_limit_saves_and_goes_on(folder, slurm, submit):
         for i in range(2)
         for end in ("stops", "went on to the end")
     ]
-    assert said(output) == ends
+    assert process_lines(output) == ends
 
 
 def saved(home):
@@ -233,8 +235,8 @@ def test_a_training_that_is_told_to_stop_and_killed_ends_with_the_same_bits(
     assert state == "COMPLETED", output
     attempts = re.findall(r"attempt.*", output)
     assert attempts == ["attempt 1 failed with code 137"], output
-    (loss,) = said(expected, "loss after 100 steps: .*")
-    assert said(output, "loss after .*") == [loss]
+    (loss,) = process_lines(expected, "loss after 100 steps: .*")
+    assert process_lines(output, "loss after .*") == [loss]
     assert bits(disturbed) == bits(alone)
 
 
@@ -253,13 +255,13 @@ def test_the_same_script_runs_under_mpi(need, folder):
     need("mpirun")
     env = os.environ | CPU | MPI
     done = run(*MPIRUN, "-n", "2", sys.executable, "hello.py", cwd=folder(), env=env)
-    assert said(done.stdout) == hello(2, 2)
+    assert process_lines(done.stdout) == hello(2, 2)
 
 
 def test_the_same_script_runs_under_the_launcher_for_one_machine(folder):
     line = sys.executable, "local.py", "-n", "2", "--devices", "2", "hello.py"
     done = run(*line, cwd=folder())
-    assert said(done.stdout, r"\[\d\] .*") == [
+    assert process_lines(done.stdout, r"\[\d\] .*") == [
         f"[{i}] {line}" for i, line in enumerate(hello(2, 2))
     ]
 
@@ -270,7 +272,9 @@ def test_mpi4py_tells_jax_what_it_knows(need, launcher):
     script = JOIN.format("cluster_detection_method='mpi4py'")
     done = run(*launcher, sys.executable, "-c", script, env=os.environ | CPU | MPI)
     count = 2 if launcher else 1
-    assert said(done.stdout, r"\d \d") == [f"{i} {2 * count}" for i in range(count)]
+    assert process_lines(done.stdout, r"\d \d") == [
+        f"{i} {2 * count}" for i in range(count)
+    ]
 
 
 def test_mpi_starts_processes_on_other_hosts(need, folder):
@@ -280,16 +284,9 @@ def test_mpi_starts_processes_on_other_hosts(need, folder):
         lack("this machine allows no network namespaces")
     line = *MPIRUN, "-H", "host0,host1", "--mca", "plm_rsh_agent", f"{HOSTS} on"
     names = "-x", "JAX_PLATFORMS", "-x", "JAX_NUM_CPU_DEVICES"
-    done = run(
-        *host_command(),
-        *line,
-        *names,
-        sys.executable,
-        "hello.py",
-        cwd=folder(),
-        env=env,
-    )
-    assert said(done.stdout) == hello(2, 2, ["host0", "host1"])
+    words = *host_command(), *line, *names, sys.executable, "hello.py"
+    done = run(*words, cwd=folder(), env=env)
+    assert process_lines(done.stdout) == hello(2, 2, ["host0", "host1"])
 
 
 @pytest.mark.weekly
