@@ -164,7 +164,7 @@ def test_a_module_has_its_idea_its_file_its_page_and_its_functions(site):
 @pytest.mark.parametrize(
     ("name", "end"), [("MIT-0", "free to use without a notice"), ("ISC", "ISC")]
 )
-def test_a_module_page_says_what_its_file_says_of_the_licence(name, licence, tmp_path):
+def test_a_module_page_says_what_its_file_says_of_the_licence(name, end, tmp_path):
     (file := tmp_path / "a.py").write_text(f"# SPDX-License-Identifier: {name}\n")
     [words] = module_reference.licence(file)
     assert words.startswith("licence ")

@@ -21,6 +21,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from book import contents
+from book.cells import cell_source, is_code
 from book.page import Block, Page, parts
 
 LINKS, OF_A_PAGE = 5, 2
@@ -129,16 +130,6 @@ class Names(ast.NodeVisitor):
             self.found.add(SHORT.get(start, "") + name.removeprefix(start))
 
 
-def is_code(node) -> bool:
-    """Tell whether a node is a code cell of MyST-NB."""
-    return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
-
-
-def source(node) -> str:
-    """Return the code of a cell."""
-    return next((block.astext() for block in node.findall(nodes.literal_block)), "")
-
-
 def section_of(node) -> tuple[str, str]:
     """Return the anchor and the title of the section that a node stands in."""
     while not isinstance(node, nodes.section):
@@ -149,14 +140,14 @@ def section_of(node) -> tuple[str, str]:
 
 def collect_names(app, doctree):
     """Handle `doctree-read`: note the names of each section of a page."""
-    cells = [(node, parse_cell(source(node))) for node in doctree.findall(is_code)]
+    cells = [(node, parse_cell(cell_source(node))) for node in doctree.findall(is_code)]
     known = find_aliases([cell for _, cell in cells])
     page = Page(Path(app.env.doc2path(app.env.docname)), Path(app.srcdir))
     folded = [each for each in page.code if FOLDED & {*each.options, *each.tags}]
     folded = {each.source.strip() for each in folded}
     found = {}
     for node, cell in cells:
-        if source(node).strip() in folded:
+        if cell_source(node).strip() in folded:
             continue
         names = Names(known)
         names.visit(cell)

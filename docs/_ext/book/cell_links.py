@@ -14,19 +14,10 @@ from urllib.parse import urlencode
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
+from book.cells import cell_source, is_code
 from book.facts import locked_version
 
 FORM = "a-claim-is-wrong.yaml"
-
-
-def is_code(node) -> bool:
-    """Tell whether a node is a code cell of MyST-NB."""
-    return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
-
-
-def source(node) -> str:
-    """Return the code of a cell."""
-    return next((block.astext() for block in node.findall(nodes.literal_block)), "")
 
 
 def link_names(document):
@@ -34,7 +25,7 @@ def link_names(document):
     taken = set()
     for node in document.findall(lambda n: is_code(n) or isinstance(n, nodes.image)):
         if is_code(node):
-            digest = sha256(source(node).strip().encode()).hexdigest()
+            digest = sha256(cell_source(node).strip().encode()).hexdigest()
             stem = f"cell-{digest[:6]}"
         else:
             stem = f"figure-{PurePosixPath(node['uri']).stem}"

@@ -98,6 +98,11 @@ def is_code(node) -> bool:
     return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
 
 
+def cell_source(node) -> str:
+    """Return the code of a cell."""
+    return next((block.astext() for block in node.findall(nodes.literal_block)), "")
+
+
 def show_cell(node, cell, outputs):
     """Put the error into a box, and fold the code behind the words of an option."""
     if "raises" in cell.options and (error := guards.find_error(outputs)):

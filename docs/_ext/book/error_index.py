@@ -34,6 +34,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from book import contents
+from book.cells import cell_source, is_code
 from book.page import Page
 
 log = logging.getLogger(__name__)
@@ -482,18 +483,12 @@ def add_script(app, pagename, templatename, context, doctree):
 # ------------------------------------------------------------------ in all other pages
 
 
-def is_code(node) -> bool:
-    """Tell whether a node is a code cell of MyST-NB."""
-    return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
-
-
 def cells_in(doctree, page):
     """Yield each node of a cell that expects an error, and what it expects."""
     waiting = raising_cells(page)
     for node in doctree.findall(is_code) if waiting else ():
-        source = next((n.astext() for n in node.findall(nodes.literal_block)), "")
         for each in waiting:
-            if each.source.strip() == source.strip():
+            if each.source.strip() == cell_source(node).strip():
                 waiting.remove(each)
                 yield node, each
                 break

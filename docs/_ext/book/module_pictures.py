@@ -17,7 +17,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from book.cells import failures, is_code
+from book.cells import cell_source, failures, is_code
 from book.guards import tidy
 from book.page import Block, Page, parts
 
@@ -61,8 +61,7 @@ def find_cell(doctree, start):
 
 def lines(cell) -> list[str]:
     """Return the words that stand for a cell when it is folded, and its lines."""
-    code = next(cell.findall(nodes.literal_block), None)
-    own = code.astext().splitlines() if code else []
+    own = cell_source(cell).splitlines()
     return [cell.get("prompt_show", ""), *(line.strip() for line in own)]
 
 
