@@ -58,7 +58,7 @@ def book(session):
 
 
 def is_built(folder):
-    """Say whether the site in `folder` is newer than all that it is made of."""
+    """Return whether the site in `folder` is newer than all that it is made of."""
     end = folder / "find-index.js"  # docs/_ext/search_index.py writes it last
     made_of = (f for place in ("docs", "src") for f in Path(place).rglob("*.*"))
     passing = {"_build", "__pycache__"}

@@ -47,32 +47,32 @@ SMALL = 8  # device_put takes a file that is this many times smaller
 # ----------------------------------------------------------------- the ways of loading
 
 
-def mapped(folder):
+def open_map(folder):
     """Map the file."""
     return np.load(folder / "x.npy", mmap_mode="r")
 
 
-def whole(folder, sharding):
+def read_whole(folder, sharding):
     """Read all of it in each process, and keep what is needed."""
     a = np.load(folder / "x.npy")
     return jax.make_array_from_callback(a.shape, sharding, lambda i: a[i])
 
 
-def callback(folder, sharding):
+def copy_slices(folder, sharding):
     """Do as the page says in three lines."""
-    a = mapped(folder)
+    a = open_map(folder)
     return jax.make_array_from_callback(a.shape, sharding, lambda i: np.array(a[i]))
 
 
-def aliased(folder, sharding):
+def alias_rows(folder, sharding):
     """Leave whole rows where they are."""
-    a = mapped(folder)
+    a = open_map(folder)
     return jax.make_array_from_callback(a.shape, sharding, lambda i: a[i])
 
 
-def process_local(folder, sharding):
+def pass_rows(folder, sharding):
     """Hand over the rows of this process."""
-    a = mapped(folder)
+    a = open_map(folder)
     rows = len(a) // jax.process_count()
     start = rows * jax.process_index()
     mine = a[start : start + rows]
@@ -96,25 +96,25 @@ def from_tensorstore(folder, sharding):
     return load.read_slices(tensorstore.open(store).result(), sharding)
 
 
-def scattered(folder, sharding):
+def scatter(folder, sharding):
     """Read in process 0 only, and send pieces of 16 MiB."""
-    source = mapped(folder) if jax.process_index() == 0 else None
+    source = open_map(folder) if jax.process_index() == 0 else None
     return load.scatter(source, sharding)
 
 
-def scattered_by_mpi(folder, sharding):
+def scatter_by_mpi(folder, sharding):
     """Read in process 0 only, and send blocks out of the map."""
     load_mpi = importlib.import_module("load_mpi")  # which needs MPI
-    a = mapped(folder)
+    a = open_map(folder)
     source = a if jax.process_index() == 0 else None
     return load_mpi.scatterv(source, a.shape, a.dtype, sharding)
 
 
-def scattered_by_pickle(folder, sharding):
+def scatter_pickles(folder, sharding):
     """Read in process 0 only, and send pickles."""
     load_mpi = importlib.import_module("load_mpi")  # which needs MPI
     a = np.load(folder / "x.npy") if jax.process_index() == 0 else None
-    return load_mpi.pickled(a, mapped(folder).shape, sharding)
+    return load_mpi.scatter_pickles(a, open_map(folder).shape, sharding)
 
 
 def put(folder, sharding):
@@ -123,18 +123,18 @@ def put(folder, sharding):
 
 
 WAYS = {
-    "np.load": (whole, GRID),
-    "memmap, callback": (callback, GRID),
-    "memmap, read_slices": (lambda f, s: load.read_slices(mapped(f), s), GRID),
-    "memmap, read_block": (lambda f, s: load.read_block(mapped(f), s), GRID),
-    "memmap, rows": (aliased, ROWS),
-    "memmap, process-local data": (process_local, ROWS),
+    "np.load": (read_whole, GRID),
+    "memmap, callback": (copy_slices, GRID),
+    "memmap, read_slices": (lambda f, s: load.read_slices(open_map(f), s), GRID),
+    "memmap, read_block": (lambda f, s: load.read_block(open_map(f), s), GRID),
+    "memmap, rows": (alias_rows, ROWS),
+    "memmap, process-local data": (pass_rows, ROWS),
     "HDF5, read_slices": (from_hdf5, GRID),
     "Zarr, read_slices": (from_zarr, GRID),
     "TensorStore, read_slices": (from_tensorstore, GRID),
-    "scatter": (scattered, GRID),
-    "MPI Scatterv": (scattered_by_mpi, GRID),
-    "MPI scatter": (scattered_by_pickle, GRID),
+    "scatter": (scatter, GRID),
+    "MPI Scatterv": (scatter_by_mpi, GRID),
+    "MPI scatter": (scatter_pickles, GRID),
     "device_put, 1/8": (put, GRID),
 }
 
@@ -254,7 +254,7 @@ def race(way, folder):
     }
 
 
-def chosen(names):
+def select_ways(names):
     """Return the ways of these names, or all; say which cannot be run here."""
     if unknown := [name for name in names if name not in WAYS]:
         raise ValueError(f"there is no way {unknown[0]!r}: pass some of {[*WAYS]}")
@@ -270,7 +270,7 @@ def main(folder, *words):
     """Run the named ways, or all; write FOLDER/load.csv, where other rows stay."""
     small = words[:1] and words[0].isdigit()
     mib, names = (int(words[0]), words[1:]) if small else (2048, words)
-    target, ways = Path(folder) / "load.csv", [*chosen(names)]
+    target, ways = Path(folder) / "load.csv", [*select_ways(names)]
     device = f"{PROCESSES} x {DEVICES} x {jax.devices()[0].device_kind}"
     print(device, f"load before {os.getloadavg()[0]:.1f}", sep=", ")
     with tempfile.TemporaryDirectory() as scratch:

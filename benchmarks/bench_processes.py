@@ -20,14 +20,14 @@ COUNTS = 1, 2, 4
 RESULTS = DOCS / "processes/data/start.csv"
 
 
-def imported():
+def time_import():
     """Return how long a Python needs to import JAX and to end."""
     start = perf_counter()
     subprocess.run([sys.executable, "-c", "import jax"], check=True)
     return perf_counter() - start
 
 
-def started(count):
+def time_start(count):
     """Return how long it takes until `count` processes of two devices have met."""
     start = perf_counter()
     with Processes(count, devices=2):
@@ -36,7 +36,7 @@ def started(count):
 
 def main(rounds=7):
     """Print the table, and write it with the place and the day for the page."""
-    turns = [(imported(), *map(started, COUNTS)) for _ in range(rounds)]
+    turns = [(time_import(), *map(time_start, COUNTS)) for _ in range(rounds)]
     lines = []
     for place, count in enumerate(COUNTS, start=1):
         ratio = median(turn[place] / turn[0] for turn in turns)

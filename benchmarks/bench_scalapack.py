@@ -36,14 +36,14 @@ ALLOW = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MPIRUN = "mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(X * Y)
 
 
-def timed(a, b):
+def time_solve(a, b):
     """Solve on the devices; return seconds and processor seconds."""
     spent, start = time.process_time(), time.perf_counter()
     jax.block_until_ready(solve(a, b))
     return time.perf_counter() - start, time.process_time() - spent
 
 
-def ordered(ranks, *order):
+def ask(ranks, *order):
     """Let the processes solve; return what they answer."""
     ranks.stdin.write(json.dumps(order) + "\n")
     ranks.stdin.flush()
@@ -55,8 +55,8 @@ def run(n, dtype, ranks, rounds):
     a, b = system(n, dtype)
     a, b = jax.device_put(a, jax.P("x", "y")), jax.device_put(b, jax.P())
     x = np.asarray(solve(a, b))  # compile
-    *_, fit, blas = ordered(ranks, n, dtype)  # warm up
-    turns = [(*timed(a, b), *ordered(ranks, n, dtype)[:2]) for _ in range(rounds)]
+    *_, fit, blas = ask(ranks, n, dtype)  # warm up
+    turns = [(*time_solve(a, b), *ask(ranks, n, dtype)[:2]) for _ in range(rounds)]
     ours, spent, theirs, their_spent = map(median, zip(*turns, strict=True))
     return {
         "n": n,

@@ -51,7 +51,7 @@ def scatterv(source, shape, dtype, sharding, root=0):
     return jax.make_array_from_process_local_data(sharding, block, shape)
 
 
-def pickled(source, shape, sharding, root=0):
+def scatter_pickles(source, shape, sharding, root=0):
     """Do the same with `comm.scatter`, which pickles."""
     pieces = None
     if source is not None:
@@ -81,7 +81,7 @@ def main():
                 source = np.load(Path(folder, "table.npy"), mmap_mode="r")
             for x in (
                 scatterv(source, table.shape, table.dtype, sharding),
-                pickled(source, table.shape, sharding),
+                scatter_pickles(source, table.shape, sharding),
             ):
                 check_pieces(x, table)
     total = float(jax.jit(lambda x: x.sum())(x))

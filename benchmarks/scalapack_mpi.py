@@ -94,7 +94,7 @@ def hear(world):
     return world.recv(source=0)
 
 
-def timed(world, grid, a, b, n):
+def time_solve(world, grid, a, b, n):
     """Solve; return seconds, and the processor seconds of all processes."""
     world.Barrier()
     spent, start = time.process_time(), time.perf_counter()
@@ -112,7 +112,7 @@ def main():
         rows, columns = cyclic(n, grid.row, X), cyclic(n, grid.column, Y)
         a, b = system(n, dtype)
         a, b = np.asfortranarray(a[np.ix_(rows, columns)]), b[rows]
-        took = timed(world, grid, a, b, n)
+        took = time_solve(world, grid, a, b, n)
         parts = world.gather((rows, b) if grid.column == 0 else ((), ()))
         if world.rank == 0:
             x = np.zeros(n, dtype)

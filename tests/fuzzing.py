@@ -290,7 +290,7 @@ def differentiable(case, target, arrays) -> list[int]:
 
 
 def is_inexact(array) -> bool:
-    """Say whether an array, or a traced one, can have a derivative."""
+    """Return whether an array, or a traced one, can have a derivative."""
     return jnp.issubdtype(array.dtype, jnp.inexact)
 
 
@@ -337,7 +337,7 @@ def place(case, target, p, arrays, batch=0) -> tuple:
 
 
 def fits(array, sharding) -> bool:
-    """Say whether an array can be laid out so: JAX wants sizes that divide."""
+    """Return whether an array can be laid out so: JAX wants sizes that divide."""
     try:
         sharding.shard_shape(array.shape)
     except ValueError:
@@ -448,7 +448,7 @@ def judge_error(case, target, p, expected, error) -> str:
 
 
 def is_plain(case, target, p) -> bool:
-    """Say whether this is a call that NumPy's users make, on an ordinary mesh."""
+    """Return whether this is a call that NumPy's users make, on an ordinary mesh."""
     kinds = {kind for _, _, kind in case["mesh"]}
     ordinary = len(kinds) == 1 and len(case["mesh"]) == len(target.axes)
     simple = (case["given"], case["under"]) == ("numpy", "nothing")
@@ -456,7 +456,7 @@ def is_plain(case, target, p) -> bool:
 
 
 def is_own(error) -> bool:
-    """Say whether a module itself raised this error, as a ValueError."""
+    """Return whether a module itself raised this error, as a ValueError."""
     last = error.__traceback__
     while last.tb_next:
         last = last.tb_next
@@ -465,6 +465,6 @@ def is_own(error) -> bool:
 
 
 def is_made_from(message, text) -> bool:
-    """Say whether a text is this message, with something in the place of each {}."""
+    """Return whether a text is this message, with something in the place of each {}."""
     parts = map(re.escape, message.split("{}"))
     return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None

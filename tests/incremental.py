@@ -103,7 +103,7 @@ def ignore(config, names):
 
 
 def is_whole(config) -> bool:
-    """Tell whether all tests run that the marker expression selects."""
+    """Return whether all tests run that the marker expression selects."""
     option = config.option
     lf = getattr(option, "lf", False)  # not without its plugin
     chosen = option.keyword, lf, option.maxfail, option.one_of_each

@@ -39,7 +39,7 @@ class Group:
 
 
 def has_ended(child):
-    """Tell whether a child of this process has ended, and leave its code to others."""
+    """Return whether a child of this process has ended; its code is left to others."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -23,7 +23,7 @@ PAGES = {
 LED_TO = re.compile(r'(?:href|src)="([^"#?:]+)')
 
 
-def built(folder):
+def build_site(folder):
     """Build a book of two pages and a module."""
     how = {
         "extensions": ["myst_nb", "book.downloads"],
@@ -39,30 +39,30 @@ def built(folder):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    site = built(tmp_path_factory.mktemp("archive"))
+    site = build_site(tmp_path_factory.mktemp("archive"))
     assert "shardbook.zip" not in site("part/less.html")
     archive.write_archive(site.out)
     return site
 
 
 @pytest.fixture(scope="module")
-def unpacked(site, tmp_path_factory):
+def archive_folder(site, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unpacked")
     with zipfile.ZipFile(site.out / archive.NAME) as packed:
         packed.extractall(folder)
     return folder / archive.FOLDER
 
 
-def test_it_has_the_site_its_notebooks_and_its_modules(unpacked):
+def test_it_has_the_site_its_notebooks_and_its_modules(archive_folder):
     for name in ("index.html", "part/less.html", "part/less.ipynb", "modules/less.py"):
-        assert (unpacked / name).stat().st_size, name
-    assert not [*unpacked.rglob("*.map"), *unpacked.rglob("*.zip")]
-    assert (unpacked / "modules/less.py").read_text() == '"""Less."""\n'
+        assert (archive_folder / name).stat().st_size, name
+    assert not [*archive_folder.rglob("*.map"), *archive_folder.rglob("*.zip")]
+    assert (archive_folder / "modules/less.py").read_text() == '"""Less."""\n'
 
 
-def test_all_that_a_page_leads_to_is_in_it(unpacked):
+def test_all_that_a_page_leads_to_is_in_it(archive_folder):
     """So it works without a server, and without a network."""
-    for page in unpacked.rglob("*.html"):
+    for page in archive_folder.rglob("*.html"):
         if "_static" in page.parts:
             continue
         led = {unquote(path) for path in LED_TO.findall(page.read_text())}
@@ -80,9 +80,9 @@ def test_the_same_site_gives_the_same_bytes(site):
     assert (site.out / archive.NAME).read_bytes() == first
 
 
-def test_the_link_stands_where_the_archive_is(site, unpacked):
+def test_the_link_stands_where_the_archive_is(site, archive_folder):
     shown = re.search(r'<span class="offline">(.*?)</span>', site("part/less.html"))[1]
     assert '<a href="../shardbook.zip" download>' in shown
     assert "1 MB" in shown
-    assert OFFLINE in (unpacked / "part/less.html").read_text()
+    assert OFFLINE in (archive_folder / "part/less.html").read_text()
     assert "offline" not in site("index.html")

@@ -173,14 +173,14 @@ CASES = (
 )
 
 
-def described(case):
+def describe(case):
     """Describe the arguments of a case, on the mesh in context."""
     _, _, dtype, *arrays = case
     each = [jax.ShapeDtypeStruct(shape, dtype, sharding=spec) for shape, spec in arrays]
-    return [described_factor(each[0]), *each[1:]] if case in USES else each
+    return [describe_factor(each[0]), *each[1:]] if case in USES else each
 
 
-def described_factor(a):
+def describe_factor(a):
     """Describe the factor of a described matrix, in blocks as that is."""
     factor = jax.eval_shape(cholesky.cho_factor, a)
     spec = {0: WHOLE, 2: BLOCKS}
@@ -194,7 +194,7 @@ def name(case):
     return f"{function.__name__}-{'x'.join(map(str, mesh))}-{dtype}-{n}"
 
 
-def predicted(function, *arguments):
+def predict(function, *arguments):
     module = importlib.import_module(function.__module__)
     return module.cost(function, *arguments)
 
@@ -240,8 +240,8 @@ GATE = """
 def test_what_is_sent_is_what_cost_says(case):
     function, mesh, *_ = case
     with jax.enable_x64(True), devices(mesh):
-        arguments = described(case)
-        program, cost = measure(function, *arguments), predicted(function, *arguments)
+        arguments = describe(case)
+        program, cost = measure(function, *arguments), predict(function, *arguments)
     assert program.sent == getattr(cost, "sent", cost)
     if hasattr(cost, "counts"):
         assert program.counts == cost.counts
@@ -284,4 +284,4 @@ def test_other_functions_have_no_cost():
     with devices((2, 4)), pytest.raises(ValueError, match="pass lu_factor or solve"):
         lu.cost(lu.slogdet, a)
     with devices((2, 4)), pytest.raises(ValueError, match="solves or inverts"):
-        definite.cost(cholesky.cho_solve, described_factor(a))
+        definite.cost(cholesky.cho_solve, describe_factor(a))

@@ -43,7 +43,7 @@ def page_line(name):
 
 
 def is_on_page(entry):
-    """Tell whether a page that the entry names has its words."""
+    """Return whether a page that the entry names has its words."""
     pages = {path.partition("#")[0] for path in entry.page}
     patterns = list(map(error_index.pattern, entry.patterns))
     return any(

@@ -260,7 +260,7 @@ def other_rows(project):
     table.write_text(whole)
 
 
-def compiled(program, machine):
+def compiled_row(program, machine):
     """Return a row as `nox -s remeasure -- programs` keeps it."""
     made = {"jax": importlib.metadata.version("jax"), "libtpu": facts().libtpu}
     sizes = {"arguments": 32, "outputs": 4, "temporaries": 77}
@@ -280,7 +280,7 @@ def test_a_program_that_nobody_compiled_for_others_fails_the_build(
         assert "1 of its programs are not kept" in log
     assert "measured" not in executed
     (note,) = (project / "docs/_build/notes/small-measured").glob("*/*.json")
-    other_rows(*(compiled(note.stem, each) for each in ("TPU v5p", "H100")))
+    other_rows(*(compiled_row(note.stem, each) for each in ("TPU v5p", "H100")))
     code, log, executed = build()
     assert code == 0, log
     assert "measured" in executed

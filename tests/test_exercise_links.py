@@ -65,14 +65,14 @@ def site(tmp_path):
     return build
 
 
-def led_to(html):
+def find_links(html):
     """List for each exercise the addresses in its box."""
     return [re.findall('href="([^"]*)"', links) for links in LINK.findall(html)]
 
 
 def test_each_exercise_saves_the_notebook_of_its_page(site):
     book = site()
-    assert led_to(book("part/one.html")) == [["one.ipynb"], ["one.ipynb"]]
+    assert find_links(book("part/one.html")) == [["one.ipynb"], ["one.ipynb"]]
     assert book("part/one.html").count('<a href="one.ipynb" download>') == 2
     assert (book.out / "part/one.ipynb").exists()
     assert "to-notebook" not in book("prose.html")
@@ -87,7 +87,7 @@ def test_with_an_address_each_opens_on_colab_at_its_cell(site):
         if "exercise" in cell["metadata"].get("tags", [])
     }
     assert tagged.keys() == {"one-tag", "more-than-one"}
-    assert led_to(book("part/one.html")) == [
+    assert find_links(book("part/one.html")) == [
         ["one.ipynb", f"{COLAB}part/one.ipynb#scrollTo={tagged[name]}"]
         for name in ("one-tag", "more-than-one")
     ]

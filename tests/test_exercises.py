@@ -18,7 +18,7 @@ def label(value):
     return getattr(value, "name", None)
 
 
-def tagged(page, tag, name):
+def find_cells(page, tag, name):
     """Return the cells of a page with this tag that belong to an exercise."""
     return [cell.source for cell in page.code if {tag, name} <= {*cell.tags}]
 
@@ -54,9 +54,9 @@ def test_it_has_one_stub_and_a_solution_below_it(page, name):
 @each_exercise
 def test_its_solution_is_judged_as_its_stub_is(page, name):
     """Else a solution could pass a judge that the reader never meets."""
-    (stub,) = tagged(page, "exercise", name)
+    (stub,) = find_cells(page, "exercise", name)
     judged = ast.unparse(ast.parse(stub).body[-1])
-    for solution in tagged(page, "solution", name):
+    for solution in find_cells(page, "solution", name):
         assert ast.unparse(ast.parse(solution).body[-1]) == f"{judged}.require()"
 
 

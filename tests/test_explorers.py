@@ -32,7 +32,7 @@ def read_data(name):
     return json.loads(text.removesuffix(";\n"))
 
 
-def built(folder, name, options="", **more):
+def build_site(folder, name, options="", **more):
     """Build a page with an explorer."""
     text = PAGE.format(name, options)
     return Site(
@@ -52,7 +52,7 @@ def test_the_data_of_an_explorer_are_loaded_in_a_moment(name):
 @each_explorer
 def test_tables_stand_on_the_page_and_in_its_markdown(name, tmp_path):
     tables = explorers.load(name).tables()
-    site = built(tmp_path, name)
+    site = build_site(tmp_path, name)
     html = site("index.html")
     assert not site.warnings
     assert html.count("<table") == len(tables)
@@ -69,19 +69,19 @@ def test_tables_stand_on_the_page_and_in_its_markdown(name, tmp_path):
 
 
 def test_an_unknown_explorer_is_an_error_where_it_stands(tmp_path):
-    site = built(tmp_path, "nothing")
+    site = build_site(tmp_path, "nothing")
     assert "docs/index.md:3: " in site.warnings
     assert "no explorer nothing: pass one of" in site.warnings
 
 
 def test_an_unknown_exercise_is_an_error_where_it_stands(tmp_path):
-    site = built(tmp_path, "specs", ":exercise: nothing")
+    site = build_site(tmp_path, "specs", ":exercise: nothing")
     assert "docs/index.md:3: " in site.warnings
     assert "no exercise nothing in explorer_specs.py" in site.warnings
 
 
 def test_content_stands_in_the_place_of_tables(tmp_path):
-    site = built(tmp_path, "specs", "\nThe *tables* are elsewhere.")
+    site = build_site(tmp_path, "specs", "\nThe *tables* are elsewhere.")
     assert "<table" not in site("index.html")
     assert "The <em>tables</em> are elsewhere." in site("index.html")
     page = Page(site.folder / "docs/index.md", site.folder / "docs")
@@ -89,7 +89,7 @@ def test_content_stands_in_the_place_of_tables(tmp_path):
 
 
 def test_the_front_page_has_a_table_of_what_it_asks(tmp_path):
-    site = built(tmp_path, "sends", ":few:")
+    site = build_site(tmp_path, "sends", ":few:")
     (rows,) = explorer_sends.few().values()
     assert [row[0] for row in rows[1:]] == [
         f"`{x}`" for x in explorer_sends.DOOR["lines"]
@@ -100,7 +100,7 @@ def test_the_front_page_has_a_table_of_what_it_asks(tmp_path):
 
 
 def test_an_exercise_has_no_tables(tmp_path):
-    site = built(tmp_path, "specs", ":exercise: two-halves")
+    site = build_site(tmp_path, "specs", ":exercise: two-halves")
     assert "<table" not in site("index.html")
     assert "answers-two-halves" in site("index.html")
     page = Page(site.folder / "docs/index.md", site.folder / "docs")
@@ -217,17 +217,18 @@ class TestSpecs:
                 where = eval(explorer_specs.spec(row["spec"]))
                 picture = draw(where, explorer_specs.sizes(row["shape"]))
             whole = (cube(picture) if picture.shape[2:] else picture).at(300)
-            assert flat(drawn(data, data["answers"][found][-1])) == flat(whole)
+            picture = draw_picture(data, data["answers"][found][-1])
+            assert flatten(picture) == flatten(whole)
 
 
-def drawn(data, number):
+def draw_picture(data, number):
     """Return a picture as the script puts it together."""
     _, *parts = (part.split(":") for part in data["pictures"][number].split())
-    shapes = (expanded(data, data["forms"][int(form)], ids) for form, ids in parts)
+    shapes = (fill_form(data, data["forms"][int(form)], ids) for form, ids in parts)
     return "".join(shapes)
 
 
-def expanded(data, form, ids):
+def fill_form(data, form, ids):
     """Return a form with these devices in it."""
     colours, numbers = iter(ids), iter(ids)
     form = re.sub(r"[A-Z]", lambda letter: data["short"][letter[0]], form)
@@ -235,7 +236,7 @@ def expanded(data, form, ids):
     return re.sub(">#<", lambda _: f">{next(numbers)}<", form)
 
 
-def flat(svg):
+def flatten(svg):
     """Return the shapes of a picture with three digits, without their titles."""
     svg = re.sub(r"<title>.*?</title>|^<svg[^>]*>|</svg>$", "", svg)
     svg = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]):.3g}", svg)

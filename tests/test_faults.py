@@ -44,7 +44,7 @@ def gate_tests() -> dict[str, list[str]]:
 
 
 def selects(expression, test) -> bool:
-    """Tell whether an expression for `-k` selects a test."""
+    """Return whether an expression for `-k` selects a test."""
 
     def value(word):
         is_operator = word[0] in ("and", "or", "not")

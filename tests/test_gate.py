@@ -38,7 +38,7 @@ sys.exit(bool(failure))
 MARKED = '<properties><property name="had_passed" value="1"/></properties>'
 
 
-def ended(pid) -> bool:
+def wait_for_end(pid) -> bool:
     """Wait until a process has ended."""
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":
         time.sleep(0.05)  # the limit of a test ends a hang
@@ -130,7 +130,7 @@ def test_children_of_a_step_end_with_it(run):
     script = f"print('pid', {sleeper}.pid)"
     _, lines = run(Step("leaves", "leaves", "no"), leaves=script)
     pid = int(next(line for line in lines if line.startswith("pid"))[4:])
-    assert ended(pid)
+    assert wait_for_end(pid)
 
 
 def test_one_step_runs_beside_the_next(run):
@@ -156,7 +156,7 @@ def test_a_signal_ends_all_steps(tmp_path):
             time.sleep(0.01)
         process.terminate()
         assert process.wait() == 143
-    assert ended(int((tmp_path / "pid").read_text()))
+    assert wait_for_end(int((tmp_path / "pid").read_text()))
 
 
 def test_late_steps_are_untried_and_red(run):

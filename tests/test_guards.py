@@ -19,11 +19,11 @@ def page(*cells):
     return Page(Path("a.md"), Path(), source=HEAD + "\n".join(fences))
 
 
-def printed(text):
+def stdout(text):
     return [new_output("stream", name="stdout", text=text)]
 
 
-def returned(text, **others):
+def result(text, **others):
     data = {"text/plain": text, **others}
     return [new_output("execute_result", data=data, execution_count=1)]
 
@@ -36,7 +36,7 @@ def every(*shown):
     return [new_output("display_data", data=data)]
 
 
-def raised(kind, message, *bases):
+def error(kind, message, *bases):
     trace = ["Traceback", f"\x1b[31m{kind}\x1b[0m: {message}"]
     trace += [f"A kind of: {', '.join(bases)}"]
     return [new_output("error", ename=kind, evalue=message, traceback=trace)]
@@ -48,48 +48,48 @@ def faults(options, outputs, code="1", strict=True):
 
 
 KEPT = {
-    ":expect: 0.10": printed("0.10\n"),
-    ":expect: {'a': 1}": returned("{'a': 1}"),
-    ":expect: '[1, 2]'": returned("[1, 2]"),
-    "---\nexpect: |\n  one ... x\n\n  two\n---": printed("one and x  \n\ntwo\n"),
-    "---\nexpect: |2\n    a\n  b\n---": printed("  a\nb"),
-    ":expect: a": printed("\x1b[1ma\x1b[0m"),
-    ":raises: ValueError no mesh": raised("ValueError", "there is no mesh\nat all"),
-    ":raises: 'ShardingTypeError: of ... x'": raised("jax.ShardingTypeError", "of a x"),
-    ":raises: ValueError base": raised("OddError", "a base", "ValueError", "Exception"),
-    ":expect: in pieces": [*printed("in "), *printed("pieces\n")],
+    ":expect: 0.10": stdout("0.10\n"),
+    ":expect: {'a': 1}": result("{'a': 1}"),
+    ":expect: '[1, 2]'": result("[1, 2]"),
+    "---\nexpect: |\n  one ... x\n\n  two\n---": stdout("one and x  \n\ntwo\n"),
+    "---\nexpect: |2\n    a\n  b\n---": stdout("  a\nb"),
+    ":expect: a": stdout("\x1b[1ma\x1b[0m"),
+    ":raises: ValueError no mesh": error("ValueError", "there is no mesh\nat all"),
+    ":raises: 'ShardingTypeError: of ... x'": error("jax.ShardingTypeError", "of a x"),
+    ":raises: ValueError base": error("OddError", "a base", "ValueError", "Exception"),
+    ":expect: in pieces": [*stdout("in "), *stdout("pieces\n")],
     "---\nexpect: |\n  [every process]\n  a < b\n---": every("a < b\n", "a < b\n"),
     "---\nexpect: |\n  [processes 0, 2]\n  1\n  [process 1]\n  2\n---": every(
         "1", "2", "1"
     ),
     "---\nexpect: |\n  [process 0]\n  port ...\n---": every("port 41233\n", ""),
-    ":expect: it takes 1.5 s": printed("it takes 1.5 s"),
+    ":expect: it takes 1.5 s": stdout("it takes 1.5 s"),
     ":fold: Set-up": [],
-    ":tags: [hide-output]": printed("much"),
-    "": returned("<Picture>", **{"text/html": "<svg/>"}),
+    ":tags: [hide-output]": stdout("much"),
+    "": result("<Picture>", **{"text/html": "<svg/>"}),
 }
 BROKEN = {
-    ":expect: 2": (printed("3"), "-2\n+3"),
-    ":expect: 1": (returned("True"), "+True"),
+    ":expect: 2": (stdout("3"), "-2\n+3"),
+    ":expect: 1": (result("True"), "+True"),
     ":expect: x": ([], "-x"),
-    ":expect: ...": (printed("3"), "expects no word, number or type"),
+    ":expect: ...": (stdout("3"), "expects no word, number or type"),
     ":raises: ValueError a": (
         [],
         "raised nothing, where `raises` expects ValueError: a",
     ),
-    ":raises: ValueError b": (raised("TypeError", "b"), "raised    TypeError: b"),
+    ":raises: ValueError b": (error("TypeError", "b"), "raised    TypeError: b"),
     ":raises: ValueError c": (
-        raised("ValueError", "d"),
+        error("ValueError", "d"),
         "expected  ValueError: ...c...",
     ),
     ":raises: KeyError base": (
-        raised("OddError", "a base", "ValueError", "Exception"),
+        error("OddError", "a base", "ValueError", "Exception"),
         "raised    OddError: a base",
     ),
-    ":raises: ValueError": (raised("ValueError", "d"), "add a phrase of it"),
+    ":raises: ValueError": (error("ValueError", "d"), "add a phrase of it"),
     ":expects: 3": ([], "an option that nothing knows: expects"),
-    ":expect: 4": (raised("NameError", "y"), "raised what no option expects"),
-    "": (printed("5"), "prints what nothing expects\n5"),
+    ":expect: 4": (error("NameError", "y"), "raised what no option expects"),
+    "": (stdout("5"), "prints what nothing expects\n5"),
     "---\nexpect: |\n  [process 0]\n  1\n---": (every("2", ""), "-1\n+2"),
     "---\nexpect: |\n  [every process]\n  1\n---": (
         every("1", ""),
@@ -145,7 +145,7 @@ def test_a_told_error_and_a_table_of_processes_need_no_expectation(outputs, code
 
 
 def test_text_may_go_unspoken_of_on_a_page_that_is_not_converted():
-    assert faults("", printed("5"), strict=False) == []
+    assert faults("", stdout("5"), strict=False) == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_text_may_go_unspoken_of_on_a_page_that_is_not_converted():
 def test_a_check_proves_something(code):
     assert faults(":check: so", [], code) == []
     assert faults(":check: so", [], f"%%every\n{code}") == []
-    (fault,) = faults(":check: so", raised("AssertionError", ""), code)
+    (fault,) = faults(":check: so", error("AssertionError", ""), code)
     assert fault.startswith("is not true: so")
 
 

@@ -234,7 +234,7 @@ TYPES = {
 }
 
 
-def valid(thing):
+def is_valid(thing):
     """Whether the published type takes all of it; the unknown is lost."""
     models = import_module("kubeflow_trainer_api.models")  # a second: not at collection
     return getattr(models, TYPES[thing["kind"]]).from_dict(thing).to_dict() == thing
@@ -242,14 +242,14 @@ def valid(thing):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_an_object_is_of_its_published_type(kind):
-    assert valid(OBJECTS[kind])
+    assert is_valid(OBJECTS[kind])
 
 
 @pytest.mark.parametrize("wrong", ["replicatedjobs", "replicas"])
 def test_a_misspelt_jobset_is_not(wrong):
     jobset = json.loads(json.dumps(OBJECTS["JobSet"]))
     jobset["spec"][wrong] = []
-    assert not valid(jobset)
+    assert not is_valid(jobset)
 
 
 def test_the_jobset_starts_as_many_processes_as_must_end():

@@ -65,7 +65,7 @@ def command(process):
         return b""
 
 
-def started(kernel):
+def find_started(kernel):
     """Return all that a kernel has started, once they are tied to its end.
 
     A fork has still the command line of its parent, and then that of `setpriv`.
@@ -98,7 +98,7 @@ def test_who_is_killed_leaves_nobody(page):
     source = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(line, env=source, cwd=ROOT / "docs", **streams) as kernel:
         try:
-            assert until(lambda: len(started(kernel.pid)) >= count, SLOW)
+            assert until(lambda: len(find_started(kernel.pid)) >= count, SLOW)
             children, every = below(kernel.pid, 1), below(kernel.pid)
         finally:
             kernel.kill()

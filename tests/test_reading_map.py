@@ -54,7 +54,7 @@ SETTINGS = {"extensions": ["myst_nb", "book.reading_map"], "nb_execution_mode": 
 SETTINGS["myst_heading_anchors"] = 1
 
 
-def built(folder, **more):
+def build_site(folder, **more):
     """Build the book, with other pages in place of its own."""
     pages = PAGES | more.pop("pages", {})
     return Site(folder, pages, **SETTINGS)
@@ -62,7 +62,7 @@ def built(folder, **more):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("ways"))
+    return build_site(tmp_path_factory.mktemp("ways"))
 
 
 def words(html):
@@ -118,7 +118,7 @@ def test_a_way_tells_the_minutes_of_its_pages_and_their_sum(site):
 
 
 def test_another_head_changes_the_front_page(tmp_path):
-    site = built(tmp_path)
+    site = build_site(tmp_path)
     assert "1 h 5 min" in site("index.html")
     (tmp_path / "docs/b/y.md").write_text("# Why\n\n" + HEAD.format(35))
     site.build()
@@ -147,7 +147,7 @@ WRONG = {
 def test_what_cannot_be_drawn_is_an_error_where_it_stands(wrong, tmp_path):
     old, new, words = WRONG[wrong]
     assert PAGES["index.md"].count(old) == 1
-    site = built(tmp_path, pages={"index.md": PAGES["index.md"].replace(old, new)})
+    site = build_site(tmp_path, pages={"index.md": PAGES["index.md"].replace(old, new)})
     assert words in site.warnings
     line = 3 if "part" in site.warnings or "arrow" in site.warnings else 11
     assert f"docs/index.md:{line}: " in site.warnings

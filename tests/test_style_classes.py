@@ -20,14 +20,14 @@ wide: true
 OTHER = "# Other\n\nNothing wide.\n"
 
 
-def built(folder, page="index.html"):
+def build_site(folder, page="index.html"):
     settings = {"extensions": ["myst_nb", "sphinx_design", "style_classes"]}
     return Site(folder, {"index.md": PAGE, "other.md": OTHER}, **settings)(page)
 
 
 @pytest.fixture(scope="module")
 def html(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("heads"))
+    return build_site(tmp_path_factory.mktemp("heads"))
 
 
 def test_a_badge_of_a_mode_has_a_class_of_its_own(html):
@@ -43,4 +43,4 @@ def test_the_line_of_prerequisites_is_told_from_other_paragraphs(html):
 
 def test_a_page_that_asks_for_it_is_wide(html, tmp_path):
     assert '<section class="wide" id="page">' in html
-    assert "wide" not in built(tmp_path, "other.html").split("<section")[1][:40]
+    assert "wide" not in build_site(tmp_path, "other.html").split("<section")[1][:40]

@@ -33,7 +33,7 @@ def archived_files(site) -> list[Path]:
 
 
 def is_left_out(path) -> bool:
-    """Tell whether a reader has no use for a file: hidden ones, and the archive."""
+    """Return whether a reader has no use for a file: hidden ones, and the archive."""
     hidden = any(part.startswith(".") for part in path.parts)
     return hidden or path.suffix in LEFT_OUT or path == Path(NAME)
 

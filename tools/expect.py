@@ -25,7 +25,7 @@ def option_lines(text) -> list[str]:
 
 
 def is_yaml(text) -> bool:
-    """Tell whether a line can be read as YAML at all."""
+    """Return whether a line can be read as YAML at all."""
     try:
         yaml.load(f"a: {text}", yaml.BaseLoader)
     except yaml.YAMLError:

@@ -54,19 +54,19 @@ def styles(folder, names) -> str:
 def sheet(folder, name) -> str:
     """Return a style sheet with those that it imports, its links led on."""
 
-    def placed(found):
+    def move_link(found):
         target = normpath(f"{dirname(name)}/{found[2]}")
         return f"url({relpath(target, dirname(STYLES))})"
 
-    def imported(found):
+    def insert_sheet(found):
         return sheet(folder, normpath(f"{dirname(name)}/{found[1]}"))
 
-    def used(found):
+    def filter_icon(found):
         return found[0] if ICONS & {*re.findall(r"\.fa-([\w-]+)", found[1])} else ""
 
     text = MAP.sub("", CHARSET.sub("", (folder / name).read_text("utf-8")))
-    text = ICON.sub(used, text)
-    return IMPORT.sub(imported, URL.sub(placed, text))
+    text = ICON.sub(filter_icon, text)
+    return IMPORT.sub(insert_sheet, URL.sub(move_link, text))
 
 
 def scripts(folder, names) -> str:
@@ -112,7 +112,7 @@ def use_bundles(app, pagename, templatename, context, doctree):
 
 
 def is_apart(script, common) -> bool:
-    """Tell whether a page keeps a script: it is no part of the bundle, and of use.
+    """Return whether a page keeps a script: it is no part of the bundle, and of use.
 
     The lines in which the theme names the page are for a menu of versions that no page
     has, and they would come before what they change.

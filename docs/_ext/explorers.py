@@ -140,7 +140,7 @@ def add_script(app, pagename, templatename, context, doctree):
 
 
 def is_current(file, name) -> bool:
-    """Tell whether a script is newer than the code and the table that it is made of."""
+    """Return whether a script is newer than the code and the table it is made of."""
     sources = [*HERE.rglob("*.py"), *EXAMPLES.glob("*.py"), load(name).SOURCE]
     latest = max(source.stat().st_mtime for source in sources)
     return file.exists() and file.stat().st_mtime > latest

@@ -14,7 +14,7 @@ AXE = Path(os.environ.get("AXE", BUILD / "npm/node_modules/axe-core/axe.min.js")
 
 
 @contextmanager
-def served(handler):
+def serve(handler):
     """Serve the built site on the loopback; give its address."""
     handler = functools.partial(handler, directory=SITE)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:

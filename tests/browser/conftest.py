@@ -5,7 +5,7 @@ import shutil
 from http.server import SimpleHTTPRequestHandler
 
 import pytest
-from built_site import LIMIT, served
+from built_site import LIMIT, serve
 from playwright.sync_api import sync_playwright
 
 QUIET = (
@@ -71,7 +71,7 @@ def browser():
 @pytest.fixture(scope="session")
 def server():
     """Serve the built site; return its address."""
-    with served(Handler) as address:
+    with serve(Handler) as address:
         yield address
 
 

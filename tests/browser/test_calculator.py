@@ -11,7 +11,7 @@ import pytest
 from built_site import AXE, SITE
 from explorer_costs import hows, networks, tables, with_algorithm
 from test_player import STATIC, THEME
-from test_site import audited
+from test_site import audit
 
 from examples.ring_cost import KINDS, least, network_cost
 
@@ -87,7 +87,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(visit, folder):
+def open_page(visit, folder):
     """Return a function that opens the page as a file, with an address; it is quiet."""
     visits = []
 
@@ -101,7 +101,7 @@ def opened(visit, folder):
     assert [tab.faults for tab in visits] == [[] for _ in visits]
 
 
-def shown(screen):
+def read_price(screen):
     """Return steps, bytes, seconds and what bounds them, as the page has them."""
     price = screen.evaluate(f"({{...{PRICE}}})")
     numbers = int(price["steps"]), float(price["sent"]), float(price["seconds"])
@@ -111,8 +111,8 @@ def shown(screen):
 # ------------------------------------------------------------------------ the formula
 
 
-def test_the_script_reckons_as_python_does_to_the_last_bit(opened):
-    screen = opened()
+def test_the_script_reckons_as_python_does_to_the_last_bit(open_page):
+    screen = open_page()
     data = json.loads(explorers.script("costs").partition(" = ")[2].removesuffix(";\n"))
     rows = []
     for name, count, how, kind in CHOSEN:
@@ -125,8 +125,8 @@ def test_the_script_reckons_as_python_does_to_the_last_bit(opened):
             assert tuple(answer) == python(*choice, operand), (choice, operand)
 
 
-def test_every_choice_that_can_be_pressed_shows_what_python_says(opened):
-    rows = opened().evaluate(WALK)
+def test_every_choice_that_can_be_pressed_shows_what_python_says(open_page):
+    rows = open_page().evaluate(WALK)
     assert len(rows) == len(CHOSEN)
     for (name, count, how, kind, *rest), choice in zip(rows, CHOSEN, strict=True):
         assert (name, int(count), how, kind) == choice
@@ -139,29 +139,29 @@ def test_every_choice_that_can_be_pressed_shows_what_python_says(opened):
 # -------------------------------------------------------------------------- the bytes
 
 
-def test_the_slider_and_the_field_say_the_same(opened):
-    screen = opened()
+def test_the_slider_and_the_field_say_the_same(open_page):
+    screen = open_page()
     slider, field = screen.locator("[type=range]"), screen.locator("[type=number]")
     for power in (0, 11, 30, 40):
         slider.fill(str(power))
         assert field.input_value() == str(2**power)
-        assert shown(screen) == python("TPU v5p", 64, "", "all-reduce", 2**power)
+        assert read_price(screen) == python("TPU v5p", 64, "", "all-reduce", 2**power)
     for operand, power in (0, 0), (3_000, 12), (2_000_000_000, 31):
         field.fill(str(operand))
         assert slider.input_value() == str(power)
-        assert shown(screen) == python("TPU v5p", 64, "", "all-reduce", operand)
+        assert read_price(screen) == python("TPU v5p", 64, "", "all-reduce", operand)
     assert slider.get_attribute("aria-valuetext") == "1.86 GiB"
 
 
 @pytest.mark.parametrize("words", ["-5", "0.5", "", str(2**41)])
-def test_a_number_of_bytes_that_is_none_changes_nothing(opened, words):
-    screen = opened()
+def test_a_number_of_bytes_that_is_none_changes_nothing(open_page, words):
+    screen = open_page()
     screen.locator("[type=number]").fill(words)
-    assert shown(screen) == python("TPU v5p", 64, "", "all-reduce", 2**20)
+    assert read_price(screen) == python("TPU v5p", 64, "", "all-reduce", 2**20)
 
 
-def test_a_slider_is_drawn_along_and_stays(opened):
-    screen = opened()
+def test_a_slider_is_drawn_along_and_stays(open_page):
+    screen = open_page()
     slider = screen.locator("[type=range]")
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
@@ -177,35 +177,35 @@ def test_a_slider_is_drawn_along_and_stays(opened):
 # --------------------------------------------------------------- keyboard and address
 
 
-def test_the_keyboard_reaches_all_choices_and_keeps_its_place(opened):
-    screen = opened()
+def test_the_keyboard_reaches_all_choices_and_keeps_its_place(open_page):
+    screen = open_page()
     screen.locator("[name=costs-kind][value=all-reduce]").focus()
     screen.keyboard.press("ArrowRight")
-    assert shown(screen) == python("TPU v5p", 64, "", "all-to-all", 2**20)
+    assert read_price(screen) == python("TPU v5p", 64, "", "all-to-all", 2**20)
     for _ in range(2):  # a machine, and the devices
         screen.keyboard.press("Tab")
     assert screen.evaluate("document.activeElement.name") == "costs-devices"
     screen.keyboard.press("ArrowRight")
     screen.keyboard.press("ArrowRight")
-    assert shown(screen) == python("TPU v5p", 256, "", "all-to-all", 2**20)
+    assert read_price(screen) == python("TPU v5p", 256, "", "all-to-all", 2**20)
     screen.keyboard.press("Tab")
     assert screen.evaluate("document.activeElement.name") == "costs-power"
     screen.keyboard.press("ArrowRight")
     screen.keyboard.press("ArrowRight")
-    assert shown(screen) == python("TPU v5p", 256, "", "all-to-all", 2**22)
+    assert read_price(screen) == python("TPU v5p", 256, "", "all-to-all", 2**22)
 
 
-def test_an_address_leads_to_its_answer(opened):
-    screen = opened()
+def test_an_address_leads_to_its_answer(open_page):
+    screen = open_page()
     screen.locator("[name=costs-network][value='H100, NVLink']").check(force=True)
     screen.locator("[name=costs-how][value=doubling]").check(force=True)
     screen.locator("[type=number]").fill("5000")
     expected = python("H100, NVLink", 8, "doubling", "all-reduce", 5000)
-    assert shown(screen) == expected
+    assert read_price(screen) == expected
     chosen = {"kind": "all-reduce", "network": "H100, NVLink", "devices": "8"}
     chosen |= {"how": "doubling", "bytes": "5000"}
-    again = opened(f"?costs={quote(urlencode(chosen))}")
-    assert shown(again) == expected
+    again = open_page(f"?costs={quote(urlencode(chosen))}")
+    assert read_price(again) == expected
     assert again.locator("[name=costs-how]:checked").input_value() == "doubling"
 
 
@@ -226,9 +226,9 @@ def test_an_address_is_kept_of_what_is_chosen(visit, server):
         "devices=1e99&how=x",
     ],
 )
-def test_an_address_that_makes_no_sense_is_read_as_far_as_it_does(opened, asked):
-    screen = opened(f"?costs={quote(asked)}")
-    steps, _, seconds, _ = shown(screen)
+def test_an_address_that_makes_no_sense_is_read_as_far_as_it_does(open_page, asked):
+    screen = open_page(f"?costs={quote(asked)}")
+    steps, _, seconds, _ = read_price(screen)
     assert steps > 0
     assert seconds > 0
     for key in "kind", "network", "devices":
@@ -238,8 +238,8 @@ def test_an_address_that_makes_no_sense_is_read_as_far_as_it_does(opened, asked)
 # ----------------------------------------------------------------------- what is told
 
 
-def test_the_least_is_what_python_says(opened):
-    text = opened().locator(".answer").inner_text()
+def test_the_least_is_what_python_says(open_page):
+    text = open_page().locator(".answer").inner_text()
     far, needed = least("all-reduce", networks()["TPU v5p"].axes[64])
     assert f"the farthest device is {far} steps away" in text
     assert f"must get {int(needed * 1024)} KiB over each of its links" in text
@@ -247,8 +247,8 @@ def test_the_least_is_what_python_says(opened):
     assert "= 12 µs + 3.82 µs = 15.8 µs" in text
 
 
-def test_links_lead_to_the_sources(opened):
-    screen = opened()
+def test_links_lead_to_the_sources(open_page):
+    screen = open_page()
     links = screen.locator(".answer .versions a")
     found = [link.get_attribute("href") for link in links.all()]
     assert found == [*networks()["TPU v5p"].sources]
@@ -274,7 +274,7 @@ def test_on_its_page_it_fits_and_is_accessible(visit, scheme, width):
     screen = on_the_site(tab)
     assert screen.evaluate("document.documentElement.scrollWidth") <= width
     screen.evaluate(AXE.read_text())
-    assert audited(screen, include=[[".explorer-costs"]]) == []
+    assert audit(screen, include=[[".explorer-costs"]]) == []
     assert tab.faults == []
 
 
@@ -282,7 +282,7 @@ def test_it_works_from_the_file_system(visit):
     tab = visit(SITE.as_uri() + "/")
     screen = on_the_site(tab)
     screen.locator("[name=costs-kind][value=all-gather]").check(force=True)
-    assert shown(screen) == python("TPU v5p", 64, "", "all-gather", 2**20)
+    assert read_price(screen) == python("TPU v5p", 64, "", "all-gather", 2**20)
     assert tab.faults == []
 
 

@@ -63,7 +63,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(visit, folder):
+def open_page(visit, folder):
     """Return a function that opens a page as a file; nothing goes wrong on it."""
     visits = []
 
@@ -80,7 +80,7 @@ def opened(visit, folder):
 
 
 @pytest.fixture
-def served(visit, folder):
+def open_served(visit, folder):
     """Return a function that opens a page at an address, as of a server."""
 
     def make(path, **options):
@@ -107,15 +107,15 @@ def tables(name):
 
 
 @each_explorer
-def test_without_script_the_tables_stand_there(opened, name):
-    screen = opened(name, java_script_enabled=False)
+def test_without_script_the_tables_stand_there(open_page, name):
+    screen = open_page(name, java_script_enabled=False)
     assert screen.locator("tr:visible").count() == tables(name)
     assert screen.locator("form").count() == 0
 
 
 @each_explorer
-def test_with_script_a_form_stands_there_and_tables_on_paper(opened, name):
-    screen = opened(name)
+def test_with_script_a_form_stands_there_and_tables_on_paper(open_page, name):
+    screen = open_page(name)
     assert screen.locator("tr:visible").count() == 0
     assert screen.locator("form").is_visible()
     screen.emulate_media(media="print")
@@ -133,8 +133,8 @@ def test_where_its_data_are_missing_the_tables_stand_there(visit, folder, name):
 
 
 @pytest.mark.parametrize("name", DIRECTIVES)
-def test_an_arrow_key_chooses_the_next_and_keeps_the_focus(opened, name):
-    screen = opened(name)
+def test_an_arrow_key_chooses_the_next_and_keeps_the_focus(open_page, name):
+    screen = open_page(name)
     first = screen.locator("fieldset").first.locator("input")
     first.first.check()
     first.first.focus()
@@ -150,10 +150,10 @@ def test_an_arrow_key_chooses_the_next_and_keeps_the_focus(opened, name):
 
 @pytest.mark.parametrize("name", DIRECTIVES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(served, name, scheme):
+def test_axe_finds_nothing(open_served, name, scheme):
     if not AXE.exists():
         pytest.skip("nox -s browser installs axe-core")
-    screen = served(f"{name}.html", scheme=scheme)
+    screen = open_served(f"{name}.html", scheme=scheme)
     screen.evaluate(AXE.read_text())
     found = screen.evaluate("""axe.run(document).then(result => result.violations.map(
         rule => rule.id + ": " + rule.nodes.map(node => node.html)))""")
@@ -161,8 +161,8 @@ def test_axe_finds_nothing(served, name, scheme):
 
 
 @pytest.mark.parametrize("name", DIRECTIVES)
-def test_on_a_phone_nothing_is_wider_than_the_window(opened, name):
-    screen = opened(name, width=390)
+def test_on_a_phone_nothing_is_wider_than_the_window(open_page, name):
+    screen = open_page(name, width=390)
     assert screen.evaluate("document.documentElement.scrollWidth") <= 390
     small = screen.locator("label > span, button").evaluate_all(
         "all => all.filter(e => e.getBoundingClientRect().height < 40).length"
@@ -181,8 +181,8 @@ ON_A_PHONE = """() => {
 
 
 @pytest.mark.parametrize("name", ["sends", "door", "specs"])
-def test_on_a_phone_the_answer_stays_in_sight_once_choices_are_made(opened, name):
-    screen = opened(name, width=390)
+def test_on_a_phone_the_answer_stays_in_sight_once_choices_are_made(open_page, name):
+    screen = open_page(name, width=390)
     screen.evaluate("document.querySelector('main').style.paddingTop = '40rem'")
     screen.wait_for_selector("form:not(.begun)")
     first = screen.evaluate(ON_A_PHONE)
@@ -206,8 +206,8 @@ def answer_line(screen, name):
     return f"{screen.locator('.type').text_content()}: {size} bytes on a device"
 
 
-def test_in_a_wide_window_there_is_one_line_of_the_answer(opened):
-    screen = opened("sends")
+def test_in_a_wide_window_there_is_one_line_of_the_answer(open_page):
+    screen = open_page("sends")
     assert not screen.locator(".foot").is_visible()
     assert screen.locator(".result").bounding_box()["height"] > 10
 
@@ -247,7 +247,7 @@ READ = {
 }
 
 
-def asked(kind):
+def find_questions(kind):
     """Return the keys of a kind's answers, and what to choose for each of them."""
     line = {"product": explorer_sends.PRODUCT, "reshard": explorer_sends.RESHARD}
     keys = sorted({key[:3] for key in explorer_sends.rows()}, key=lambda key: key[1:])
@@ -283,9 +283,9 @@ def says(state, key, number, read):
 
 
 @pytest.mark.parametrize("kind", ["operation", "product", "reshard"])
-def test_each_state_of_the_sends_says_what_is_kept(opened, kind):
-    screen, read = opened("sends"), {}
-    keys, questions = asked(kind)
+def test_each_state_of_the_sends_says_what_is_kept(open_page, kind):
+    screen, read = open_page("sends"), {}
+    keys, questions = find_questions(kind)
     numbers = range(3) if kind == "operation" else [2]
     found = screen.evaluate(ASK, [kind, questions, [str(n) for n in numbers]])
     for number, states in zip(numbers, found, strict=True):
@@ -299,8 +299,8 @@ def test_each_state_of_the_sends_says_what_is_kept(opened, kind):
     }
 
 
-def test_the_front_page_says_what_is_kept(opened):
-    screen = opened("door")
+def test_the_front_page_says_what_is_kept(open_page):
+    screen = open_page("door")
     door = explorer_sends.DOOR
     assert screen.locator("[name=sends-ask]").count() == 0
     assert screen.locator(".lines code").all_inner_texts() == door["lines"]
@@ -334,8 +334,8 @@ WALK = """([name, questions]) => {
 }"""
 
 
-def test_each_state_of_the_specs_says_what_is_kept(opened):
-    screen, rows = opened("specs"), explorer_specs.rows()
+def test_each_state_of_the_specs_says_what_is_kept(open_page):
+    screen, rows = open_page("specs"), explorer_specs.rows()
     keys = [key for key in rows if not key[0]]
     found = screen.evaluate(WALK, ["specs", [key[1:] for key in keys]])
     for key, state in zip(keys, found, strict=True):
@@ -349,8 +349,8 @@ def test_each_state_of_the_specs_says_what_is_kept(opened):
         assert state["code"] == explorer_specs.code(made, shape, spec)
 
 
-def test_each_answer_to_an_exercise_gets_the_words_of_the_judge(opened):
-    screen, rows = opened("exercise"), explorer_specs.rows()
+def test_each_answer_to_an_exercise_gets_the_words_of_the_judge(open_page):
+    screen, rows = open_page("exercise"), explorer_specs.rows()
     assert screen.locator(".verdict").count() == 0
     assert screen.locator("input:checked").count() == 0
     keys = [key for key in rows if key[0] == "two-by-four"]
@@ -361,26 +361,26 @@ def test_each_answer_to_an_exercise_gets_the_words_of_the_judge(opened):
         assert state["svgs"] == 1 + bool(rows[key]["holds"])
 
 
-def test_an_address_leads_to_a_state(served):
-    screen = served("specs.html")
+def test_an_address_leads_to_a_state(open_served):
+    screen = open_served("specs.html")
     screen.locator("input[value='2x2x2']").check()
     screen.locator("input[value='8,16,4']").check()
     screen.locator("input[name='specs-axis1'][value='z']").check()
     kind = screen.locator(".type").inner_text()
     assert kind == "float32[8@x,16@z,4]"
-    again = served(screen.url.removeprefix(ADDRESS))
+    again = open_served(screen.url.removeprefix(ADDRESS))
     assert again.locator(".type").inner_text() == kind
     assert again.locator("input[value='2x2x2']").is_checked()
 
 
 @pytest.mark.parametrize("query", ["?specs=mesh%3D9%26axis0%3Dq", "?specs=%26%3D"])
-def test_an_address_of_no_state_leads_to_another(opened, query):
-    screen = opened("specs", query)
+def test_an_address_of_no_state_leads_to_another(open_page, query):
+    screen = open_page("specs", query)
     assert screen.locator(".type").inner_text().startswith("float32[")
 
 
-def test_the_code_is_copied(opened):
-    screen = opened("specs")
+def test_the_code_is_copied(open_page):
+    screen = open_page("specs")
     copy = screen.locator("button", has_text="Copy")
     copy.click()
     button = screen.locator("button[name=copy]")

@@ -33,7 +33,7 @@ def first(words):
     return next(page for page, text in TEXTS.items() if words in text)
 
 
-def opened(visit, words, **window):
+def open_page(visit, words, **window):
     """Open the first page with these words, in the colours that are asked for."""
     screen = visit(**window).open(first(words))
     screen.wait_for_function(f"{THEME} == '{window.get('scheme', 'light')}'")
@@ -43,7 +43,7 @@ def opened(visit, words, **window):
 @schemes
 def test_code_is_as_large_as_the_style_sheet_says(visit, scheme):
     """The theme has a rule of its own for code, which a weaker one would not change."""
-    screen = opened(visit, 'class="output stream', scheme=scheme)
+    screen = open_page(visit, 'class="output stream', scheme=scheme)
     for code in ".cell_input pre", ".cell_output pre":
         sizes = [screen.evaluate(STYLE, [code, n]) for n in ("fontSize", "lineHeight")]
         assert sizes == ["14px", "21px"], code
@@ -60,12 +60,12 @@ def test_a_line_of_prose_has_about_seventy_characters(visit):
 @schemes
 def test_words_in_plots_stand_out(visit, scheme):
     """Words on a coloured area choose a colour of their own: a fourth of all may."""
-    ratios = sorted(opened(visit, 'class="plot"', scheme=scheme).evaluate(CONTRAST))
+    ratios = sorted(open_page(visit, 'class="plot"', scheme=scheme).evaluate(CONTRAST))
     assert ratios[len(ratios) // 4] >= 7
 
 
 def test_the_text_is_one_tab_away_and_the_contents_are_folded(visit):
-    screen = opened(visit, 'class="output stream')
+    screen = open_page(visit, 'class="output stream')
     screen.keyboard.press("Tab")
     assert screen.evaluate("document.activeElement.hash") == "#main-content"
     stops = 0
@@ -78,7 +78,7 @@ def test_the_text_is_one_tab_away_and_the_contents_are_folded(visit):
 
 
 def test_on_a_phone_the_caption_of_a_table_is_whole(visit):
-    screen = opened(visit, "<caption>", width=390)
+    screen = open_page(visit, "<caption>", width=390)
     for caption in screen.locator(".text_html caption:visible").all():
         box = caption.bounding_box()
         assert box["x"] >= 0
@@ -86,7 +86,7 @@ def test_on_a_phone_the_caption_of_a_table_is_whole(visit):
 
 
 def test_paper_is_white_and_keeps_colours(visit):
-    screen = opened(visit, 'class="output stream', scheme="dark")
+    screen = open_page(visit, 'class="output stream', scheme="dark")
     screen.evaluate("dispatchEvent(new Event('beforeprint'))")
     screen.emulate_media(media="print")
     assert screen.evaluate(THEME) == "light"
@@ -104,7 +104,7 @@ BOXES = """at => [...document.querySelectorAll(at)].map(each => {
 
 
 def apart(one, other):
-    """Tell whether two boxes do not overlap."""
+    """Return whether two boxes do not overlap."""
     return (
         one[2] <= other[0]
         or other[2] <= one[0]
@@ -145,7 +145,7 @@ def test_the_boxes_of_the_map_stand_apart_and_arrows_join_them(visit, width):
 
 
 def test_on_a_phone_code_that_goes_on_to_the_side_shows_it(visit):
-    screen = opened(visit, 'class="output stream', width=390)
+    screen = open_page(visit, 'class="output stream', width=390)
     style = [".cell_input pre", "backgroundImage"]
     assert screen.evaluate(STYLE, style).count("linear-gradient") == 4
     screen.set_viewport_size({"width": 1280, "height": 900})

@@ -9,7 +9,7 @@ from tiny_site import Site
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
+def archive_folder(tmp_path_factory):
     """Unpack the archive of a book with the theme, the bundles and an explorer."""
     folder = tmp_path_factory.mktemp("offline")
     site = Site(folder, PAGES, **HOW)
@@ -19,9 +19,9 @@ def unpacked(tmp_path_factory):
     return folder / "elsewhere" / archive.FOLDER
 
 
-def test_pages_scripts_and_data_work_as_files(visit, unpacked):
+def test_pages_scripts_and_data_work_as_files(visit, archive_folder):
     """An explorer needs the styles, both kinds of scripts, and data."""
-    tab = visit(base=f"{unpacked.as_uri()}/")
+    tab = visit(base=f"{archive_folder.as_uri()}/")
     screen = tab.open("index.html")
     screen.get_by_role("link", name="A list").first.click()
     screen.locator(".explorer-costs").scroll_into_view_if_needed()

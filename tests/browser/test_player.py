@@ -81,7 +81,7 @@ def page(turns, tmp_path_factory):
 
 
 @pytest.fixture
-def opened(visit, page):
+def open_page(visit, page):
     """Return a function that opens the page, by default with motion; it is quiet."""
     visits = []
 
@@ -110,7 +110,7 @@ def settle(screen):
     screen.wait_for_function(LANDED)
 
 
-def stopped(screen):
+def stop_clock(screen):
     """Stop the clock of a page's timers: `screen.clock.run_for` moves it."""
     screen.clock.install(time=0)
     screen.clock.pause_at(1e6)
@@ -121,8 +121,8 @@ def stopped(screen):
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
-def test_the_buttons_reach_every_frame_and_stop_at_the_ends(opened, motion):
-    screen = opened(motion)
+def test_the_buttons_reach_every_frame_and_stop_at_the_ends(open_page, motion):
+    screen = open_page(motion)
     film = screen.locator("figure.film").first
     path = [0, 1, 2, 3, 3]
     for at in path[1:]:
@@ -135,8 +135,8 @@ def test_the_buttons_reach_every_frame_and_stop_at_the_ends(opened, motion):
         assert state(screen) == ([at], at, f"After turn {at}.")
 
 
-def test_the_keys_reach_every_frame(opened):
-    screen = opened()
+def test_the_keys_reach_every_frame(open_page):
+    screen = open_page()
     film = screen.locator("figure.film").first
     for control in (SLIDER, FORWARD, PLAY):
         film.locator(control).focus()
@@ -147,8 +147,8 @@ def test_the_keys_reach_every_frame(opened):
             assert state(screen) == ([at], at, f"After turn {at}.")
 
 
-def test_the_slider_reaches_every_frame(opened):
-    screen = opened()
+def test_the_slider_reaches_every_frame(open_page):
+    screen = open_page()
     slider = screen.locator("figure.film").first.locator(SLIDER)
     for at in (3, 1, 2, 0):
         slider.fill(str(at))
@@ -157,8 +157,8 @@ def test_the_slider_reaches_every_frame(opened):
         assert slider.get_attribute("aria-valuetext") == f"After turn {at}."
 
 
-def test_clicks_in_the_middle_of_a_flight_end_where_they_lead(opened):
-    screen = stopped(opened())
+def test_clicks_in_the_middle_of_a_flight_end_where_they_lead(open_page):
+    screen = stop_clock(open_page())
     film = screen.locator("figure.film").first
     for button in (FORWARD, FORWARD, BACK, FORWARD, BACK, BACK, FORWARD):
         film.locator(button).click()
@@ -169,8 +169,8 @@ def test_clicks_in_the_middle_of_a_flight_end_where_they_lead(opened):
     assert state(screen) == ([1], 1, "After turn 1.")
 
 
-def test_it_plays_to_the_last_frame_and_ends_there(opened):
-    screen = stopped(opened())
+def test_it_plays_to_the_last_frame_and_ends_there(open_page):
+    screen = stop_clock(open_page())
     film = screen.locator("figure.film").nth(1)  # of three frames
     toggle = film.locator(PLAY)
     assert toggle.get_attribute("aria-label") == "play"
@@ -185,8 +185,8 @@ def test_it_plays_to_the_last_frame_and_ends_there(opened):
 
 
 @pytest.mark.parametrize("control", [PLAY, FORWARD, BACK])
-def test_any_control_stops_a_film_that_plays(opened, control):
-    screen = stopped(opened())
+def test_any_control_stops_a_film_that_plays(open_page, control):
+    screen = stop_clock(open_page())
     film = screen.locator("figure.film").first
     film.locator(PLAY).click()
     film.locator(control).click()
@@ -196,8 +196,8 @@ def test_any_control_stops_a_film_that_plays(opened, control):
     assert film.locator(PLAY).get_attribute("aria-label") == "play"
 
 
-def test_each_film_of_a_page_is_for_itself(opened):
-    screen = opened()
+def test_each_film_of_a_page_is_for_itself(open_page):
+    screen = open_page()
     screen.locator("figure.film").nth(2).locator(FORWARD).click()
     settle(screen)
     assert [state(screen, n)[0] for n in range(3)] == [[0], [0], [1]]
@@ -226,7 +226,7 @@ def flights(screen):
     }""")
 
 
-def came(turns, at):
+def arrivals(turns, at):
     """Return the places of which the recording says that something came there."""
     before, after = turns[at - 1], turns[at]
     return sorted(
@@ -238,41 +238,41 @@ def came(turns, at):
     )
 
 
-def test_what_moved_moves_and_nothing_else(opened, turns):
-    screen = opened()
+def test_what_moved_moves_and_nothing_else(open_page, turns):
+    screen = open_page()
     film = screen.locator("figure.film").first
     for at in (1, 2, 3):
         film.locator(FORWARD).click()
         found = flights(screen)
-        assert found["moved"] == came(turns, at)
+        assert found["moved"] == arrivals(turns, at)
         assert found["arrows"] == SIZE
         assert found["others"] == found["hidden"] == 0
         assert found["ways"] == ["normal"]
         settle(screen)
 
 
-def test_stepping_back_flies_back_from_the_later_frame(opened, turns):
-    screen = opened()
+def test_stepping_back_flies_back_from_the_later_frame(open_page, turns):
+    screen = open_page()
     film = screen.locator("figure.film").first
     film.locator(SLIDER).fill("3")
     settle(screen)
-    stopped(screen)
+    stop_clock(screen)
     film.locator(BACK).click()
     found = flights(screen)
-    assert found["moved"] == came(turns, 3)
+    assert found["moved"] == arrivals(turns, 3)
     assert found["ways"] == ["reverse"]
     assert state(screen)[0] == [3]  # it stays until all has flown back
     screen.clock.run_for(450)
     assert state(screen)[0] == [2]
 
 
-def test_a_flight_is_not_ended_by_an_earlier_one(opened):
+def test_a_flight_is_not_ended_by_an_earlier_one(open_page):
     """A step back, and forward again before all has flown back."""
-    screen = opened()
+    screen = open_page()
     film = screen.locator("figure.film").first
     film.locator(FORWARD).click()
     settle(screen)
-    stopped(screen)
+    stop_clock(screen)
     count = screen.evaluate(
         """([back, on]) => {
         window.ended = 0;
@@ -293,9 +293,9 @@ def test_a_flight_is_not_ended_by_an_earlier_one(opened):
     assert screen.evaluate("window.ended") == count > 0
 
 
-def test_a_flight_starts_at_the_sender(opened, turns):
+def test_a_flight_starts_at_the_sender(open_page, turns):
     """At its first moment a thing lies where it was on the device that sent it."""
-    screen = opened()
+    screen = open_page()
     film = screen.locator("figure.film").first
     where = """key => {
         const li = document.querySelector("figure.film li.here");
@@ -314,8 +314,8 @@ def test_a_flight_starts_at_the_sender(opened, turns):
     assert np.abs(np.subtract(landed, start)).max() > 50
 
 
-def test_a_line_of_time_moves_with_the_time(opened):
-    screen = opened()
+def test_a_line_of_time_moves_with_the_time(open_page):
+    screen = open_page()
     film = screen.locator("figure.film").nth(1)
     where = """() => [...document.querySelectorAll("li.here [data-key=now]")].map(
         line => line.getBoundingClientRect().x)[0]"""
@@ -329,8 +329,8 @@ def test_a_line_of_time_moves_with_the_time(opened):
     assert steps[0] / steps[1] == pytest.approx(3 / 2, rel=0.05)
 
 
-def test_who_wants_less_motion_gets_none(opened):
-    screen = opened("reduce")
+def test_who_wants_less_motion_gets_none(open_page):
+    screen = open_page("reduce")
     film = screen.locator("figure.film").first
     for button in (FORWARD, FORWARD, BACK, FORWARD):
         film.locator(button).click()
@@ -338,8 +338,8 @@ def test_who_wants_less_motion_gets_none(opened):
     assert state(screen) == ([2], 2, "After turn 2.")
 
 
-def test_nothing_below_a_film_moves_while_it_plays(opened):
-    screen = opened()
+def test_nothing_below_a_film_moves_while_it_plays(open_page):
+    screen = open_page()
     film = screen.locator("figure.film").first
     below = screen.locator("figure.film").nth(1)
     top = below.bounding_box()["y"]
@@ -354,9 +354,9 @@ def test_nothing_below_a_film_moves_while_it_plays(opened):
 # ----------------------------------------------------------------- for every reader
 
 
-def test_what_is_seen_is_said(opened):
+def test_what_is_seen_is_said(open_page):
     """The sentence is in a live region, and only the frame that is seen is told."""
-    screen = opened()
+    screen = open_page()
     film = screen.locator("figure.film").first
     assert film.locator(".say").get_attribute("aria-live") == "polite"
     film.locator(FORWARD).click()
@@ -371,8 +371,8 @@ def test_what_is_seen_is_said(opened):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_controls_are_large_and_show_the_focus(opened, width):
-    screen = opened(width=width)
+def test_controls_are_large_and_show_the_focus(open_page, width):
+    screen = open_page(width=width)
     film = screen.locator("figure.film").first
     film.locator(BACK).focus()
     for control in (BACK, PLAY, FORWARD, SLIDER):
@@ -387,8 +387,8 @@ def test_controls_are_large_and_show_the_focus(opened, width):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_player_is_no_wider_than_the_page(opened, width):
-    screen = opened(width=width)
+def test_a_player_is_no_wider_than_the_page(open_page, width):
+    screen = open_page(width=width)
     assert screen.evaluate("document.documentElement.scrollWidth") <= width
     for svg in screen.locator("li.here > svg").all():
         box = svg.bounding_box()
@@ -414,8 +414,8 @@ def shown(screen):
 SAYS = [f"After turn {n}." for n in range(SIZE)]
 
 
-def test_without_script_all_frames_are_there(opened):
-    screen = opened(java_script_enabled=False)
+def test_without_script_all_frames_are_there(open_page):
+    screen = open_page(java_script_enabled=False)
     assert screen.locator("figure.film").count() == 3
     assert screen.locator("figure.film button").count() == 0
     items = screen.locator("figure.film").first.locator("li")
@@ -426,8 +426,8 @@ def test_without_script_all_frames_are_there(opened):
     assert [p.inner_text() for p in items.locator("p").all()] == SAYS
 
 
-def test_on_paper_all_frames_are_there(opened):
-    screen = opened()
+def test_on_paper_all_frames_are_there(open_page):
+    screen = open_page()
     screen.locator(FORWARD).first.click()
     settle(screen)
     screen.emulate_media(media="print")
@@ -440,10 +440,10 @@ def test_on_paper_all_frames_are_there(opened):
     assert not screen.locator(".controls").first.is_visible()
 
 
-def test_axe_finds_nothing(opened):
+def test_axe_finds_nothing(open_page):
     if not AXE.exists():
         pytest.skip("nox -s browser installs axe-core")
-    screen = opened()
+    screen = open_page()
     screen.evaluate(AXE.read_text())
     found = screen.evaluate("""axe.run(document).then(result => result.violations.map(
         rule => `${rule.id}: ${rule.nodes.map(node => node.html).join(" ")}`))""")

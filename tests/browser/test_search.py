@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from book import error_index
 from built_site import AXE, SITE
-from test_site import audited
+from test_site import audit
 
 ASKED = Path(__file__).resolve().parents[1] / "search"
 ENTRIES = error_index.read_entries(error_index.table_file(ASKED.parents[1] / "docs"))
@@ -43,7 +43,7 @@ float32[8,1,24,3]
 halves = pytest.mark.parametrize("half", ["tune", "aside"])
 
 
-def asked(file, half):
+def read_questions(file, half):
     """Return the questions of one half that the book answers, and their answers."""
     with (ASKED / file).open(newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["set"] == half]
@@ -62,21 +62,21 @@ def entries(message):
 
 
 def answers(found, wanted):
-    """Tell whether one of the results is on a right page."""
+    """Return whether one of the results is on a right page."""
     pages = {page.replace("#", ".html#") for page in wanted}
     whole = {page.partition("#")[0] for page in pages} - {ERRORS}
     return any(link in pages or link.partition("#")[0] in whole for link in found)
 
 
-def found(visit, texts):
+def find_links(visit, texts):
     """Return the addresses of the first results for each of the texts."""
     return visit().open("search.html").evaluate(FIRST, texts)
 
 
 def results(visit, half, file):
     """Return which questions of a half are answered by the first three results."""
-    questions = asked(file, half)
-    links = found(visit, [text for text, _ in questions])
+    questions = read_questions(file, half)
+    links = find_links(visit, [text for text, _ in questions])
     return [
         answers(three[:3], wanted)
         for (_, wanted), three in zip(questions, links, strict=True)
@@ -92,11 +92,11 @@ def test_an_error_leads_to_a_page_that_explains_it(visit, half):
 
 @halves
 def test_behind_its_entry_a_page_of_the_book_explains_the_error(visit, half):
-    questions = asked("errors.csv", half)
+    questions = read_questions("errors.csv", half)
     right = [
         answers([link for link in links if ERRORS not in link][:3], wanted)
         for (_, wanted), links in zip(
-            questions, found(visit, [text for text, _ in questions]), strict=True
+            questions, find_links(visit, [text for text, _ in questions]), strict=True
         )
     ]
     assert sum(right) >= 0.85 * len(right)
@@ -104,23 +104,23 @@ def test_behind_its_entry_a_page_of_the_book_explains_the_error(visit, half):
 
 @halves
 def test_a_message_that_has_an_entry_leads_to_it_first(visit, half):
-    known = [text for text, _ in asked("errors.csv", half) if entries(text)]
+    known = [text for text, _ in read_questions("errors.csv", half) if entries(text)]
     assert len(known) > 15
-    for text, links in zip(known, found(visit, known), strict=True):
+    for text, links in zip(known, find_links(visit, known), strict=True):
         wanted = {entry.replace("#", ".html#") for entry in entries(text)}
         assert {*links[: len(wanted)]} == wanted
 
 
 def test_the_words_of_each_entry_lead_to_it_first(visit):
     words = [entry.words.replace("...", " 7 ") for entry in ENTRIES]
-    firsts = [links[0] for links in found(visit, words)]
+    firsts = [links[0] for links in find_links(visit, words)]
     assert firsts == [f"{ERRORS}#error-{entry.name}" for entry in ENTRIES]
 
 
 @halves
 def test_a_name_of_the_api_leads_first_to_what_explains_it(visit, half):
-    questions = asked("api.csv", half)
-    links = found(visit, [name for name, _ in questions])
+    questions = read_questions("api.csv", half)
+    links = find_links(visit, [name for name, _ in questions])
     right = [
         [link in {page_of(each) for each in wanted} for link in three[:3]]
         for (_, wanted), three in zip(questions, links, strict=True)
@@ -157,7 +157,7 @@ def test_a_name_or_a_question_leads_to_its_page(visit, half):
     assert sum(right) >= 0.8 * len(right)  # a few are of common words only
 
 
-def searched(visit, text, base=None, **window):
+def search(visit, text, base=None, **window):
     """Open the page of results with a question; return it when it has answered."""
     tab = visit(base, **window) if base else visit(**window)
     screen = tab.open("search.html")
@@ -168,7 +168,7 @@ def searched(visit, text, base=None, **window):
 
 
 def test_a_result_names_page_and_section_and_shows_the_words_found(visit):
-    tab, screen = searched(visit, NAME)
+    tab, screen = search(visit, NAME)
     first = screen.locator("#find-results li").first
     assert "\u203a" in first.locator("a").inner_text()
     assert NAME in first.locator("p").inner_text()
@@ -184,13 +184,13 @@ def test_a_result_names_page_and_section_and_shows_the_words_found(visit):
 def test_a_page_of_each_part_is_found_by_its_title(visit, part):
     page = max(page for page in PAGES if page.startswith(f"{part}/"))
     source = (SITE / page).with_suffix(".md").read_text()
-    _, screen = searched(visit, re.search(r"^# (.+)$", source, re.M)[1])
+    _, screen = search(visit, re.search(r"^# (.+)$", source, re.M)[1])
     address = Path(page).with_suffix(".html").as_posix()
     assert screen.locator(f"#find-results a[href*='{address}']").count() > 0
 
 
 def test_no_page_has_more_than_two_results_and_lists_come_last(visit):
-    _, screen = searched(visit, "all_gather")
+    _, screen = search(visit, "all_gather")
     links = screen.locator("#find-results a").evaluate_all(
         "all => all.map(a => a.href)"
     )
@@ -201,7 +201,7 @@ def test_no_page_has_more_than_two_results_and_lists_come_last(visit):
 
 
 def test_a_traceback_is_searched_by_its_message(visit):
-    _, screen = searched(visit, TRACEBACK)
+    _, screen = search(visit, TRACEBACK)
     found = screen.locator("#find-results li")
     assert "Do:" in found.first.locator("p").inner_text()  # of the entry: the cure
     assert MESSAGE in found.nth(1).inner_text()
@@ -375,7 +375,7 @@ def test_any_text_is_text(visit, text):
 
 
 def test_what_looks_like_html_on_a_page_is_text(visit):
-    _, screen = searched(visit, TRACEBACK)
+    _, screen = search(visit, TRACEBACK)
     assert '"<cell>", line' in screen.locator("#find-results").inner_text()
 
 
@@ -386,7 +386,7 @@ def test_a_traceback_of_5000_characters_leads_to_its_entry(visit):
         f"RuntimeError: Fetching value for `jax.Array` that {MESSAGE} is not possible"
     )
     assert len(text) > 5000
-    tab, screen = searched(visit, text)
+    tab, screen = search(visit, text)
     first = screen.locator("#find-results li").first
     assert "#error-" in first.locator("a").get_attribute("href")
     assert len(screen.url) < 3000
@@ -415,7 +415,7 @@ def test_a_field_of_one_line_takes_the_message_of_a_traceback(visit):
 
 
 def test_the_address_holds_the_question(visit):
-    _, screen = searched(visit, "pipeline bubble")
+    _, screen = search(visit, "pipeline bubble")
     assert screen.url.endswith("search.html?q=pipeline+bubble")
     before = screen.locator("#find-results").inner_text()
     screen.reload()
@@ -424,7 +424,7 @@ def test_the_address_holds_the_question(visit):
 
 
 def test_it_works_from_the_file_system(visit):
-    tab, screen = searched(visit, NAME, base=SITE.as_uri() + "/")
+    tab, screen = search(visit, NAME, base=SITE.as_uri() + "/")
     screen.locator("#find-results a").first.click()
     screen.wait_for_url("file://**/*.html#*")
     assert NAME in screen.locator("main").inner_text()
@@ -433,11 +433,11 @@ def test_it_works_from_the_file_system(visit):
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_results_fit_and_are_accessible(visit, scheme, width):
-    tab, screen = searched(visit, TRACEBACK, scheme=scheme, width=width)
+    tab, screen = search(visit, TRACEBACK, scheme=scheme, width=width)
     wide = screen.evaluate("document.documentElement.scrollWidth")
     assert wide <= width
     screen.evaluate(AXE.read_text())
-    assert audited(screen) == []
+    assert audit(screen) == []
     assert tab.faults == []
 
 
@@ -450,5 +450,5 @@ def test_without_script_the_page_says_where_else_to_look(visit):
 
 
 def test_a_screen_reader_hears_how_many_were_found(visit):
-    _, screen = searched(visit, NAME)
+    _, screen = search(visit, NAME)
     assert "sections" in screen.get_by_role("status").inner_text()

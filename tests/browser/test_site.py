@@ -45,7 +45,7 @@ THEME = "document.documentElement.dataset.theme"
 OPEN = "for (const box of document.querySelectorAll('details.hide')) box.open = true"
 
 
-def coloured(page) -> set[tuple[str, str]]:
+def find_tokens(page) -> set[tuple[str, str]]:
     """Return the tokens of code that a page shows, each with the kind of its box."""
     found, where = set(), ""
     for box, token in TOKEN.findall((SITE / page).read_text()):
@@ -54,7 +54,7 @@ def coloured(page) -> set[tuple[str, str]]:
     return found
 
 
-def fewest(shown: dict[str, set]) -> set[str]:
+def choose_pages(shown: dict[str, set]) -> set[str]:
     """Return pages that show between them all that any page shows."""
     left, chosen = set().union(*shown.values()), set()
     while left:
@@ -65,10 +65,10 @@ def fewest(shown: dict[str, set]) -> set[str]:
 
 
 # The words of a listing take half of an audit: those of a few pages stand for all.
-LISTED = fewest({page: coloured(page) for page in PAGES})
+LISTED = choose_pages({page: find_tokens(page) for page in PAGES})
 
 
-def audited(screen, **context):
+def audit(screen, **context):
     """List what axe finds, and finds again once nothing fades in or moves."""
     if not screen.evaluate(AUDIT, context):
         return []
@@ -116,7 +116,7 @@ def test_a_page_is_quiet_fits_and_is_accessible(visit, page, record_property):
         wide, window = screen.evaluate(LOOK)
         assert wide <= window, width
         if (scheme, width) in screens or page == "index.html":
-            assert audited(screen, exclude=hidden) == [], (scheme, width)
+            assert audit(screen, exclude=hidden) == [], (scheme, width)
     assert tab.faults == []
     marks.write_mark(mark)
 
@@ -136,7 +136,7 @@ def test_the_site_opens_from_the_file_system(visit):
 CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
 
 
-def copied(screen, button):
+def copy_text(screen, button):
     """Press a copy button; return what is then in the clipboard."""
     screen.evaluate("navigator.clipboard.writeText('')")  # of another test
     button.scroll_into_view_if_needed()
@@ -150,7 +150,7 @@ def test_a_cell_can_be_copied(visit):
     page = min(NOTEBOOKS - {"index.html"})
     screen = visit(**CLIPBOARD).open(page)
     cell = screen.locator("div.cell_input:visible").first  # set-up may be folded
-    text = copied(screen, cell.locator("button.copybtn"))
+    text = copy_text(screen, cell.locator("button.copybtn"))
     assert text.strip() == cell.locator("pre").inner_text().strip()
     assert len(text) > 20
 
@@ -160,11 +160,11 @@ def test_a_module_can_be_copied_whole(visit, module):
     name = Path(module).stem
     screen = visit(**CLIPBOARD).open(f"reference/modules/{name}.html")
     box = screen.locator(f"section#source-{name}")
-    text = copied(screen, box.locator("button.copybtn"))
+    text = copy_text(screen, box.locator("button.copybtn"))
     assert text.strip() == (SITE / "modules" / module).read_text().strip()
 
 
-def saved(screen, link):
+def save_file(screen, link):
     """Follow a download link; return the file's name and text."""
     with screen.expect_download() as download:
         link.click()
@@ -198,7 +198,7 @@ def test_each_page_offers_its_notebook_and_its_markdown(visit):
         assert menu.locator("a, button").all_inner_texts() == [".ipynb", ".md", "Print"]
         file = (SITE / page).with_suffix(suffix)
         link = menu.get_by_text(suffix)
-        assert saved(screen, link) == (file.name, file.read_text())
+        assert save_file(screen, link) == (file.name, file.read_text())
 
 
 def test_each_module_can_be_downloaded(visit):
@@ -209,5 +209,5 @@ def test_each_module_can_be_downloaded(visit):
         assert " download" in link
         ast.parse((SITE / "modules" / module).read_text())
     screen = visit().open(f"reference/modules/{Path(module).stem}.html")
-    name, text = saved(screen, screen.locator("a.module-file").first)
+    name, text = save_file(screen, screen.locator("a.module-file").first)
     assert (name, text) == (module, (SITE / "modules" / module).read_text())

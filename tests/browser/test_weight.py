@@ -9,7 +9,7 @@ from pathlib import Path
 from posixpath import dirname, normpath
 
 import pytest
-from built_site import LIMIT, SITE, served
+from built_site import LIMIT, SITE, serve
 from test_site import PAGES
 
 MOST, REQUESTS = 400 * 1024, 20  # bytes and requests of a page, images included
@@ -26,7 +26,7 @@ NEAR = 300  # px below the window, in which an explorer begins
 
 
 @functools.cache
-def packed(file):
+def compress(file):
     """Return what the server sends of a file: texts as gzip."""
     data = file.read_bytes()
     return gzip.compress(data, 6) if file.suffix in TEXTS else data
@@ -46,7 +46,7 @@ class Handler(SimpleHTTPRequestHandler):
         if not file.is_file():
             self.send_error(404)
             return
-        data = packed(file)
+        data = compress(file)
         self.send_response(200)
         self.send_header("Content-Type", self.guess_type(file))
         if file.suffix in TEXTS:
@@ -56,7 +56,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.wfile.write(data)
 
 
-class Named(HTMLParser):
+class FileParser(HTMLParser):
     """Gathers the files that a page names for itself."""
 
     ATTRIBUTES = {  # noqa: RUF012
@@ -89,12 +89,12 @@ class Named(HTMLParser):
 @functools.cache
 def page_files(page):
     """Return the files that a page names."""
-    return Named(page).files
+    return FileParser(page).files
 
 
 def weight(files):
     """Return what a server sends of files of the site, in bytes."""
-    return sum(len(packed(SITE / file)) + HEAD for file in files)
+    return sum(len(compress(SITE / file)) + HEAD for file in files)
 
 
 BY_WEIGHT = sorted(PAGES, key=lambda page: weight(page_files(page)))
@@ -133,7 +133,7 @@ class Meter:
 @pytest.fixture(scope="module")
 def address():
     """Serve the site with gzip."""
-    with served(Handler) as address:
+    with serve(Handler) as address:
         yield address
 
 
@@ -153,7 +153,7 @@ def meter(browser, address):
 
 
 @pytest.fixture(scope="module")
-def visited(meter):
+def visits(meter):
     """Open three pages: the first, the heaviest, one between."""
     found = {page: meter() for page in SEEN}
     for page, each in found.items():
@@ -162,21 +162,21 @@ def visited(meter):
 
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "heaviest", "median"])
-def test_a_browser_loads_what_a_page_names_and_little_more(visited, place):
+def test_a_browser_loads_what_a_page_names_and_little_more(visits, place):
     """What it loads beyond that is the font of the icons."""
     page = SEEN[place]
-    loaded = visited[page].names.values()
+    loaded = visits[page].names.values()
     assert page_files(page) <= {*loaded}
     more = {*loaded} - page_files(page)
     assert {Path(name).suffix for name in more if "explore" not in name} <= UNNAMED
     assert len(loaded) <= REQUESTS
-    heaviest = weight(page_files(page)), sum(visited[page].bytes.values())
+    heaviest = weight(page_files(page)), sum(visits[page].bytes.values())
     assert 0 < heaviest[0] <= heaviest[1] + HEAD * len(loaded) <= MOST
 
 
-def test_no_page_is_heavier_than_allowed(visited):
+def test_no_page_is_heavier_than_allowed(visits):
     """By what their HTML names, and with each what any of three loaded beyond it."""
-    more = {n for page in SEEN for n in visited[page].names.values()}
+    more = {n for page in SEEN for n in visits[page].names.values()}
     more -= {name for page in SEEN for name in page_files(page)}
     more = {name for name in more if "explore" not in name}  # seen below
     assert any(name.endswith(".woff2") for name in more)

@@ -185,7 +185,7 @@ def by_letters(name) -> tuple[str, str]:
 
 
 def rank(name, title, page) -> tuple[bool, bool]:
-    """Say whether a name is missing in the title of a page, and of its section."""
+    """Return whether a name is missing in the title of a page, and of its section."""
     last = name.rpartition(".")[2]
     words = re.compile(rf"\b{re.escape(last)}\b")
     return tuple(

@@ -94,7 +94,7 @@ def stop_faults(env, cells) -> set[str]:
 
 
 def is_code(node) -> bool:
-    """Tell whether a node is a code cell of MyST-NB."""
+    """Return whether a node is a code cell of MyST-NB."""
     return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
 
 

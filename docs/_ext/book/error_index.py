@@ -226,7 +226,7 @@ def string_constants(tree) -> str:
 
 
 def is_text(value) -> bool:
-    """Tell whether a constant is text."""
+    """Return whether a constant is text."""
     return isinstance(value, str)
 
 
@@ -495,7 +495,7 @@ def cells_in(doctree, page):
 
 
 def is_error(node) -> bool:
-    """Tell whether a node is the box of an error: see `cells.show_error`."""
+    """Return whether a node is the box of an error: see `cells.show_error`."""
     return isinstance(node, nodes.container) and "raised" in node["classes"]
 
 

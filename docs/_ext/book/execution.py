@@ -118,7 +118,7 @@ def read_notebook(app, page):
 
 
 def is_played(app, page) -> bool:
-    """Tell whether a page's outputs are there; from now on its notes are its own."""
+    """Return whether a page's outputs are there; from now on its notes are its own."""
     key, *_ = page_key(app, page)
     notes.begin_notes(page.name, key)
     cache = get_cache(app.config.nb_execution_cache_path)

@@ -317,7 +317,7 @@ def cell_code(cell) -> str:
 
 
 def is_log(output) -> bool:
-    """Tell whether an output is what a program logs, which no page shows."""
+    """Return whether an output is what a program logs, which no page shows."""
     return output["output_type"] == "stream" and output["name"] == "stderr"
 
 

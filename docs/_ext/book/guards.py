@@ -53,12 +53,12 @@ def visible_text(outputs) -> str:
 
 
 def is_text(output) -> bool:
-    """Tell whether data has no other form than text."""
+    """Return whether data has no other form than text."""
     return not RICHER & output["data"].keys()
 
 
 def is_of_processes(output) -> bool:
-    """Tell whether an output is what several processes show."""
+    """Return whether an output is what several processes show."""
     data = output.get("data", {})
     html, text = ("".join(data.get(f"text/{kind}", "")) for kind in ("html", "plain"))
     return html.startswith(GROUPS) and bool(MARK.match(text))
@@ -124,7 +124,7 @@ def faults(cell, outputs, *, strict):
 
 
 def must_be_expected(cell, output) -> bool:
-    """Tell whether text of an output is a promise: not a table, nor a told error.
+    """Return whether text of an output is a promise: not a table, nor a told error.
 
     What processes raise is expected by `--raises`, in the cell's first line.
     """
@@ -135,7 +135,7 @@ def must_be_expected(cell, output) -> bool:
 
 
 def is_match(wanted, got) -> bool:
-    """Tell whether two texts are equal, where `...` stands for anything."""
+    """Return whether two texts are equal, where `...` stands for anything."""
     flags = ELLIPSIS | DONT_ACCEPT_TRUE_FOR_1
     return OutputChecker().check_output(f"{wanted}\n", f"{got}\n", flags)
 
@@ -185,7 +185,7 @@ def check(cell, words, outputs):
 
 
 def has_claims(code) -> bool:
-    """Tell whether code asserts something that could be false."""
+    """Return whether code asserts something that could be false."""
     return any(find_claims(parse_cell(code)[1]))
 
 

@@ -70,7 +70,7 @@ def tracked_files() -> dict[str, tuple[str, int]]:
 
 
 def are_unchanged(names) -> bool:
-    """Tell whether no file was written to since it was digested."""
+    """Return whether no file was written to since it was digested."""
     files = tracked_files()
     return all(
         (ROOT / name).is_file() and (ROOT / name).stat().st_mtime_ns == files[name][1]

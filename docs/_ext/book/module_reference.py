@@ -329,7 +329,7 @@ class Part(SphinxDirective):
         if (table := self.page.docs / FORMER).exists():
             self.env.note_dependency(table)
 
-    def written(self, name=""):
+    def parse_content(self, name=""):
         """Return what the page says, and keep it, to see whether it changes."""
         found = text(self.page, self.folder, name)
         self.env.metadata[self.env.docname]["modules"] = (name, found)
@@ -347,7 +347,7 @@ class ModuleReference(Part):
             if not (self.page.docs / PAGES_OF_MODULES / f"{file.stem}.md").exists():
                 message = f"{file.name} has no page yet: run `python tools/copies.py`"
                 log.warning(message, location=self.env.docname, type="modules")
-        found = self.written()
+        found = self.parse_content()
         (table,) = (each for node in found for each in node.findall(nodes.table))
         table["classes"] += ["listing", "modules"]
         rows = table.next_node(nodes.tbody).findall(nodes.row)
@@ -385,7 +385,7 @@ class ModulePage(Part):
                 self.env.note_dependency(each)
         page = self.state.document.next_node(nodes.section)
         page.insert(
-            page.first_child_matching_class(nodes.title) + 1, self.written(name)
+            page.first_child_matching_class(nodes.title) + 1, self.parse_content(name)
         )
         return []
 

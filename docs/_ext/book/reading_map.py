@@ -63,7 +63,7 @@ class Book:
         return {name: int(found[1]) for name, found in hits.items() if found}
 
     def leads(self, start, end) -> bool:
-        """Tell whether a page of the part `end` has a link to one of `start`."""
+        """Return whether a page of the part `end` has a link to one of `start`."""
         goals = {page.name for page in self.parts[start]}
         return any(goals & linked_pages(page) for page in self.parts[end])
 
@@ -132,7 +132,7 @@ def place_parts(content, book) -> list[dict]:
 
 
 def is_alone(part, parts) -> bool:
-    """Tell whether a part has no arrow."""
+    """Return whether a part has no arrow."""
     return not part["after"] and all(each["after"] != part["name"] for each in parts)
 
 
