@@ -40,7 +40,7 @@ BOOK = Path(".nox/book")  # the environment of all sessions that only follow the
 
 
 def book(session):
-    """Bring the book's environment up to the lock; return what runs programs in it."""
+    """Sync the book's environment with the lock; return what runs programs in it."""
     bin_folder = BOOK.resolve() / "bin"
     if not (bin_folder / "python").exists():
         make = nox.virtualenv.UV, "venv", "--quiet", f"--python={sys.executable}"
@@ -144,14 +144,14 @@ def docs_live(session):
 
 @nox.session(default=False, python=False)
 def faults(session):
-    """Put faults into the modules, and see that tests fail; `-- fft` does one."""
+    """Put faults into the modules, and check that tests fail; `-- fft` does one."""
     run = book(session)
     run("python", "tools/faults.py", *session.posargs)
 
 
 @nox.session(default=False, python=False)
 def fuzz(session):
-    """Call the modules with anything: kept cases, then ten new ones of each target."""
+    """Fuzz the modules: stored cases, then ten new ones of each target."""
     run = book(session)
     run("pytest", *FUZZ, *session.posargs)
 

@@ -1,4 +1,4 @@
-"""What the files tests/NAME/fuzz_NAME.py share: calls of modules with anything.
+"""Call modules with arbitrary arguments, for the files tests/NAME/fuzz_NAME.py.
 
 A case is a dictionary of plain values, a line of tests/NAME/cases.jsonl:
 
@@ -50,7 +50,7 @@ dtypes = st.sampled_from(DTYPES)
 
 @dataclass(frozen=True)
 class Target:
-    """A public function, and what has to be known to call it with anything.
+    """A public function, with all that is needed to call it with drawn arguments.
 
     `parameters` draws a dictionary of plain values; it must have a "dtype". The
     functions take it, with the sizes of the mesh as its "mesh", as first argument:

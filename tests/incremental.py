@@ -144,7 +144,7 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)  # without xdist there is none
     def pytest_configure_node(self, node):
-        """Tell a worker what to leave out."""
+        """Send a worker the files to leave out."""
         node.workerinput["had_passed"] = [*self.before]
 
     @pytest.hookimpl(optionalhook=True)
@@ -177,7 +177,7 @@ class Recorder:
             write_mark(self.key(name), str(self.done[name]))
 
     def pytest_terminal_summary(self, terminalreporter):
-        """Say how much had passed before."""
+        """Print how many tests had passed before."""
         if self.before:
             count, files = sum(self.before.values()), len(self.before)
             terminalreporter.write_line(f"{count} tests of {files} files had passed")

@@ -29,7 +29,7 @@ def targets(text) -> set[str]:
 
 
 def find_faults(pages, site) -> list[str]:
-    """Say what the site does not have that somebody was told to find there."""
+    """Return the published addresses and the files of `llms.txt` that are gone."""
     every = {f"{page}#{n}" for page, text in pages.items() for _, n in anchors(text)}
     gone = {*PUBLISHED.read_text().split()} - every
     llms = re.findall(r"\]\(([^):]+)\)", (site / "llms.txt").read_text())

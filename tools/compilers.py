@@ -87,7 +87,7 @@ SCHEDULES = {  # the machines for which the instructions are kept, one of a name
 
 
 def run_page_cells() -> dict:
-    """Return the names that the page's cells give, those with the tag."""
+    """Run the page's cells with the tag; return their names."""
     names = {}
     for cell in Page(PAGE, ROOT / "docs").code:
         if "compiled" in cell.tags:
@@ -140,7 +140,7 @@ def schedule(text: str) -> Iterator[str]:
 
 
 def other_schedules(path: Path, made: list[Row]) -> list[Row]:
-    """Return the kept instructions of programs that were not compiled again."""
+    """Return the stored instructions of programs that were not compiled again."""
     new = {row["program"] for row in made}
     return [row for row in read_table(path) if row["program"] in SCHEDULES.keys() - new]
 

@@ -2,7 +2,7 @@
 
 Each tests/MODULE/faults.toml lists faults of a module: the old text, the new one, and
 which tests must then fail. They run against a copy of the sources, and pass without a
-fault. A fault that ends the tests' process, or holds it up, is noticed too.
+fault. A fault that ends or blocks the tests' process counts as caught.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What other machines make of the programs that pages measure.
+"""Show and store the programs that pages measure, for other machines.
 
 A kernel that runs a page calls `install` (see docs/_ext/book/program_table.py). From
 then on `measure` shows a program as compiled for this machine, and beside it the rows
@@ -62,7 +62,7 @@ def parse_collectives(text, module):
 
 
 def row_fields(program) -> dict:
-    """Return what a row says of a program, as `read_program` reads it."""
+    """Return the fields of a program's row, for `read_program`."""
     sizes = ("arguments", "outputs", "temporaries", "sent")
     return {name: getattr(program, name) for name in sizes} | {
         "collectives": format_collectives(program.collectives)
@@ -70,7 +70,7 @@ def row_fields(program) -> dict:
 
 
 def read_program(row, module):
-    """Return a kept row as a program; the words of a compiler that refused it."""
+    """Return a row as a program, or the message of a compiler that refused it."""
     if row["note"]:
         return row["note"]
     found = tuple(parse_collectives(row["collectives"], module))
@@ -85,7 +85,7 @@ class Machines(dict):
     """Programs by machine, shown with a column for each beside this machine's."""
 
     def __init__(self, here, others):
-        """Take this machine's program and those of others, or why they have none."""
+        """Store this machine's program and those of others, or their refusals."""
         super().__init__(others)
         self.here = here
 
@@ -152,7 +152,7 @@ def lower_for(traced, platform) -> dict:
 
 
 def refusal(error) -> str:
-    """Return why a program is not there: what JAX or a compiler says, in short."""
+    """Return the message of JAX or a compiler that refused a program, shortened."""
     message = " ".join(str(error).split())
     for mark, meaning in STAYS.items():
         if mark in message.lower():
@@ -161,9 +161,9 @@ def refusal(error) -> str:
 
 
 def write_note(folder, key, moved, here, rows):
-    """Note a program of a page; keep it lowered if nobody has compiled it.
+    """Write a note of a program of a page, lowered for machines without a row.
 
-    moved: what was traced and lowered; here: its program; kept: machine -> row.
+    moved: what was traced and lowered; here: its program; rows: machine -> row.
     """
     traced, lowered = moved
     folder.mkdir(parents=True, exist_ok=True)
@@ -184,9 +184,9 @@ def write_note(folder, key, moved, here, rows):
 
 
 def install(communication, programs, notes=None):
-    """Let `measure` ask what is kept, and note its programs in a folder.
+    """Add a hook to `measure` that looks up rows, and writes notes into a folder.
 
-    communication: the module; kept: program -> machine -> row, of programs.csv.
+    communication: the module; programs: program -> machine -> row.
     """
 
     def ask(traced, lowered, here):

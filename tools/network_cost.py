@@ -148,7 +148,7 @@ class Case:
         self.turn()
 
     def turn(self):
-        """Run once; note the time, and what left this host."""
+        """Run once; store the time, and the bytes that this host sent."""
         multihost_utils.sync_global_devices("all begin")
         before, start = count_sent(), time.perf_counter()
         self.run(self.array).block_until_ready()

@@ -141,7 +141,7 @@ def formula_bytes(name: str, machine: str, chips: int) -> dict:
 
 
 def read_result(process: subprocess.CompletedProcess) -> dict:
-    """Return what a compilation printed last, and what XLA says against it."""
+    """Return the last line that a compilation printed, and XLA's warning."""
     if process.returncode == 0:  # XLA:GPU refuses nothing that is too large, but warns
         notes = re.findall("Can't reduce memory use .*", process.stderr)
         found = json.loads(process.stdout.splitlines()[-1])

@@ -68,7 +68,7 @@ def compile_program(note, program, devices):
 
 
 def measure_program(note, program, devices) -> dict:
-    """Return what a row says of a program: what it sends and holds, or a refusal."""
+    """Return the fields of a program's row: what it sends and holds."""
     start = time.perf_counter()
     executable = compile_program(note, program, devices)
     seconds = round(time.perf_counter() - start, 1)
@@ -107,7 +107,7 @@ def chips(machine, count) -> list:
 
 
 def read_programs() -> dict[str, tuple[dict, list[str]]]:
-    """Return the programs that pages left: key -> what they are, names of pages."""
+    """Return the programs of pages: key -> their note, names of pages."""
     programs = {}
     for page in pages(DOCS):
         for file in notes.note_files(page.name):
@@ -117,7 +117,7 @@ def read_programs() -> dict[str, tuple[dict, list[str]]]:
 
 
 def read_answers() -> dict[str, dict[str, dict]]:
-    """Return what is kept: program -> machine -> row."""
+    """Return the stored rows: program -> machine -> row."""
     return program_table.group_rows(program_table.read_rows())
 
 
@@ -149,7 +149,7 @@ def main():
 
 
 def changed_rows(programs) -> list[dict]:
-    """Return a row of this machine for each program, where it says something new."""
+    """Return the rows of this machine that differ from the stored ones."""
     old, rows = read_answers(), []
     for key, (note, _) in programs.items():
         about = {"program": key, "machine": "CPU", "name": note["name"]}
@@ -161,7 +161,7 @@ def changed_rows(programs) -> list[dict]:
 
 
 def compile_sample(count) -> int:
-    """Compile so many programs that are kept, drawn by the commit; 1 if one differs."""
+    """Compile stored programs, drawn by the commit; return 1 if one differs."""
     old = read_answers()
     drawn = [
         (key, note, machine)
@@ -186,7 +186,7 @@ def compile_sample(count) -> int:
 
 
 def write_rows(new, where):
-    """Write the table anew: rows found now, and older ones that a page still has."""
+    """Write the table: new rows, and older ones that a page still has."""
     played = {page for own in where.values() for page in own}
     old = [*read_table(program_table.TABLE), *new]
     rows = {(each["program"], each["machine"]): each for each in old}

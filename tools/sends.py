@@ -219,7 +219,7 @@ def compile_jobs(jobs, workers):
 
 
 def compile_sample(count: int) -> int:
-    """Compile so many kept programs anew; return how many have another answer."""
+    """Compile a sample of stored programs; return how many rows differ."""
     drawn = random.sample(read_table(TABLE), count)
     jobs = [key_of(row) for row in drawn]
     new = {key_of(row): row for row in compile_jobs(jobs, os.cpu_count())}
@@ -233,7 +233,7 @@ def compile_sample(count: int) -> int:
 
 
 def main():
-    """Compile what is missing; keep each answer as it comes."""
+    """Compile missing programs; write each row as it comes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--again", type=int, help="compile so many anew, and compare")
     options = parser.parse_args()

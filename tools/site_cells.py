@@ -1,4 +1,4 @@
-"""What the cells gave when the site was built last, from the notebooks beside pages."""
+"""Read the outputs of cells from the notebooks of the built site."""
 
 import sys
 from pathlib import Path

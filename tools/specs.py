@@ -44,7 +44,7 @@ def held_parts(a) -> dict[int, tuple[slice, ...]]:
 
 
 def state(code: str) -> dict[str, object]:
-    """Run the code of a state; return what it says of its array, or its error."""
+    """Run the code of a state; return the facts of its array, or its error."""
     scope, before = {}, jax.set_mesh(jax.make_mesh((8,), ("x",)))
     try:
         with before, contextlib.redirect_stdout(io.StringIO()) as out:
@@ -59,7 +59,7 @@ def state(code: str) -> dict[str, object]:
 
 
 def verdict(name: str, mesh: str, spec: str) -> dict[str, object]:
-    """Return what the judge says of a spec, and which devices hold which part."""
+    """Return the verdict on a spec, and the part that each device holds."""
     exercise = asked.exercise(name)
     made, shape = exercise.meshes[mesh], asked.sizes(exercise.shape)
     with jax.set_mesh(eval(f"jax.make_mesh({made})")):
@@ -79,7 +79,7 @@ def answer_row(exercise: str, mesh: str, shape: str, spec: str) -> dict[str, obj
 
 
 def main():
-    """Ask everything anew, and keep it."""
+    """Compute all rows, and write the table."""
     write_table(asked.SOURCE, [answer_row(*question) for question in asked.questions()])
 
 

@@ -76,7 +76,7 @@ NODE = (
 
 
 def missing_packages(*programs: str) -> str:
-    """Return what to install for these programs, or nothing if all are there."""
+    """Return the command that installs missing programs, if any is missing."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     packages = {
         PROGRAMS[name] for name in programs if not shutil.which(name, path=path)
@@ -187,7 +187,7 @@ class Slurm:
         ).stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
-        """Return what Slurm knows of a job."""
+        """Return the fields of a job in Slurm."""
         text = self.run("scontrol", "show", "job", number).stdout
         return dict(re.findall(r"(\w+)=(\S+)", text))
 

@@ -38,7 +38,7 @@ SHOW = "echo $SLURM_PROCID $SLURM_LOCALID $CUDA_VISIBLE_DEVICES"
 
 
 def read_transcripts() -> dict:
-    """Return what the page keeps."""
+    """Return the stored transcripts."""
     return json.loads(DATA.read_text())
 
 

@@ -1,4 +1,4 @@
-"""Prove what the gate leaves to the week: `.ci/run all [PART ...]`.
+"""Run what the gate leaves to each week: `.ci/run all [PART ...]`.
 
 Nothing is left out here for a mark. A part that is green is noted in
 `tests/last_green.csv`, with the commit and the day; one that was green at this commit
@@ -48,7 +48,7 @@ def read_notes() -> dict[str, dict[str, str]]:
 
 
 def write_note(part, commit):
-    """Note that a part is green today."""
+    """Write that a part is green today."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     notes = read_notes() | {part: dict(zip(COLUMNS, (part, commit, day), strict=True))}
     with LAST_GREEN.open("w", newline="") as file:

@@ -1,8 +1,8 @@
-"""Two corrections to the pages, for readers who cannot see them or use no mouse.
+"""Correct two faults of accessibility in the HTML of pages.
 
-MyST-NB labels each collapsed cell "Toggle hidden content", whatever stands on it, so
-that a reader who speaks to the browser cannot press what is seen (WCAG 2.5.3). And the
-box in which the theme lets a wide table scroll takes no keyboard focus (2.1.1).
+MyST-NB labels each collapsed cell "Toggle hidden content", whatever its text is, so
+that voice control cannot press it by its text (WCAG 2.5.3). The box in which the theme
+lets a wide table scroll takes no keyboard focus (2.1.1).
 """
 
 CORRECTIONS = {

@@ -1,4 +1,4 @@
-"""One style sheet and one script for what all pages load, in place of 24 files.
+"""Bundle what all pages load into one style sheet and one script, not 24 files.
 
 Each request costs a journey there and back, and a page stays white while a style sheet
 is missing. `_static/bundle.css` and `_static/bundle.js` join the files that the theme
@@ -47,7 +47,7 @@ COMMON = WeakKeyDictionary()  # a builder: what all of its pages load, as Sphinx
 
 
 def styles(folder, names) -> str:
-    """Return style sheets below a folder as one, which lies in `_static`."""
+    """Return style sheets below a folder as one sheet in `_static`."""
     return "\n".join(f"/* {name} */\n{sheet(folder, name)}" for name in names)
 
 
@@ -82,7 +82,7 @@ def names(files) -> list[str]:
 
 
 def write_bundles(app, finished):
-    """Write both bundles; what is written when a build ends is left out before."""
+    """Write both bundles; files of the end of a build join the finished ones only."""
     out = Path(app.outdir)
     sheets, programs = COMMON[app.builder]
     found = [*THEME_STYLES, *names(sheets)]
@@ -112,7 +112,7 @@ def use_bundles(app, pagename, templatename, context, doctree):
 
 
 def is_apart(script, common) -> bool:
-    """Return whether a page keeps a script: it is no part of the bundle, and of use.
+    """Return whether a page needs a script that is not in the bundle.
 
     The lines in which the theme names the page are for a menu of versions that no page
     has, and they would come before what they change.

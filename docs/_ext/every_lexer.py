@@ -1,4 +1,4 @@
-"""Cells that every process runs, `%%every`, look like the Python that they are.
+"""Highlight cells that every process runs, `%%every`, as Python.
 
 For Pygments all below the first line of such a cell is plain text. Here these cells get
 a language of their own: Python, after a line of options.
@@ -26,7 +26,7 @@ class EveryLexer(PythonLexer):
 
 
 def set_language(app, doctree):
-    """Handle `doctree-read`: give such cells their language."""
+    """Handle `doctree-read`: set the language of such cells."""
     for node in doctree.findall(nodes.literal_block):
         if MAGIC.match(node.astext()):
             node["language"] = "every"

@@ -1,4 +1,4 @@
-"""What does a collective cost? Steps and link loads of `ring_cost`, for the calculator.
+"""Data of the calculator of costs: steps and link loads of `ring_cost`.
 
 The script multiplies and adds: `seconds = steps alpha + bytes load / beta`. All else is
 counted here: for a collective on a network its steps, what the busiest link carries as
@@ -103,7 +103,7 @@ def data() -> dict:
 
 
 def network(alpha, beta, shapes, sources) -> dict:
-    """Return what the script knows of a network."""
+    """Return the data of a network for the script."""
     return {
         "alpha": alpha,
         "beta": beta,

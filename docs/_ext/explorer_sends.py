@@ -1,4 +1,4 @@
-"""What will this line send? The answers of three compilers, from sends.csv."""
+"""Data of the explorer of sends: the answers of three compilers, from sends.csv."""
 
 import re
 from functools import cache
@@ -49,7 +49,7 @@ MEANS = {  # what a device has after each, once a group
 
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
-    """Return what is kept: (line, specs, result, machine) -> row."""
+    """Return the rows of the table: (line, specs, result, machine) -> row."""
     return read_table(SOURCE, ("line", "specs", "result", "machine"))
 
 
@@ -63,19 +63,19 @@ def format_bytes(count) -> str:
 
 
 def spec(text) -> str:
-    """Return the code of a spec that is kept as `xy,-`."""
+    """Return the code of a spec that the table writes as `xy,-`."""
     dims = (NAMES.get(dim, f'"{dim}"') for dim in text.split(","))
     return f"P({', '.join(dims)})"
 
 
 def lines() -> list[str]:
-    """Return the operations that are kept, in their order."""
+    """Return the operations of the table, in their order."""
     every = dict.fromkeys(line for line, *_ in rows())
     return [line for line in every if line not in (PRODUCT, RESHARD)]
 
 
 def specs(line) -> list[str]:
-    """Return the specs of a line's first operand that are kept, in their order."""
+    """Return the specs of a line's first operand in the table, in their order."""
     return [*dict.fromkeys(key[1].split()[0] for key in rows() if key[0] == line)]
 
 
@@ -85,7 +85,7 @@ def results() -> list[str]:
 
 
 def step(text) -> list[str]:
-    """Return one of the kept collectives as [its name, what it moves]."""
+    """Return a collective of the table as [its name, what it moves]."""
     times, kind, _, size, _, _, axes = text.split(" ")
     often = "" if times == "1" else f"{times} times "
     over = "" if axes == "?" else f" over {axes.replace(',', ' and ')}"
@@ -93,7 +93,7 @@ def step(text) -> list[str]:
 
 
 def trim(words) -> str:
-    """Return what Explicit axes say, with specs in place of whole shardings."""
+    """Return the type under Explicit axes with specs in place of whole shardings."""
     return re.sub(r"NamedSharding\(mesh=.*?spec=(P\(.*?\))\)", r"\1", words)
 
 
@@ -108,7 +108,7 @@ class Table(list):
 
 
 def data() -> dict:
-    """Return all answers, each told once, and for each question their numbers."""
+    """Return all answers, each once, and for each question their numbers."""
     answers, types, steps = Table(), Table(), Table()
 
     def found(line, places, result):
@@ -272,7 +272,7 @@ def cell(line, places, result="") -> str:
 
 
 def few() -> dict[str, list[list[str]]]:
-    """Return what the front page asks, as its table."""
+    """Return the table of the front page."""
     ways, asked = DOOR["specs"], DOOR["lines"]
     title = (
         "What each of eight devices sends, its arrays split in these ways "

@@ -1,4 +1,4 @@
-"""Which device holds what? JAX's answers to a mesh, a shape and a spec: specs.csv.
+"""Data of the explorer of specs: the parts that devices hold, from specs.csv.
 
 What is asked stands here: meshes, shapes, the code that a reader copies, and the
 exercises of the kind `judge.sharding(answer, PICTURE, SHAPE)`, whose spec is chosen.
@@ -112,7 +112,7 @@ def specs(mesh, shape, every=False) -> list[str]:
 
 
 def sizes(shape) -> tuple[int, ...]:
-    """Return the numbers of a shape that is kept as `16,32`."""
+    """Return the numbers of a shape that the table writes as `16,32`."""
     return tuple(map(int, shape.split(",")))
 
 
@@ -130,7 +130,7 @@ def entry_code(dim) -> str:
 
 
 def spec(text) -> str:
-    """Return the code of a spec that is kept as `xy,-`."""
+    """Return the code of a spec that the table writes as `xy,-`."""
     return f"jax.P({', '.join(map(entry_code, text.split(',')))})"
 
 
@@ -142,12 +142,12 @@ def code(mesh, shape, text) -> str:
 
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
-    """Return what is kept: (exercise or nothing, mesh, shape, spec) -> row."""
+    """Return the table: (exercise or nothing, mesh, shape, spec) -> row."""
     return read_table(SOURCE, ("exercise", "mesh", "shape", "spec"))
 
 
 def questions() -> list[tuple[str, str, str, str]]:
-    """Return all that is asked, in the order in which it is kept."""
+    """Return the keys of all rows, in the order of the table."""
     asked = [
         ("", name, shape, text)
         for (name, mesh), shape in itertools.product(MESHES.items(), SHAPES)
@@ -174,7 +174,7 @@ class Table(list):
 
 
 class Pictures:
-    """Pictures whose forms are told once: a picture is its size, forms and devices."""
+    """Pictures that share forms: a picture is its size, forms and devices."""
 
     def __init__(self):
         """Begin with none."""
@@ -254,14 +254,14 @@ def as_jax(text) -> str:
 
 
 def spec_of(text):
-    """Return a spec that is kept as `xy,-`."""
+    """Return a spec that the table writes as `xy,-`."""
     from jax import P  # noqa: PLC0415  (it takes a second)
 
     return P(*(None if dim == "-" else (*dim,) for dim in text.split(",")))
 
 
 class Answers:
-    """What was answered, each told once, and for each question a number."""
+    """The answers, each once, and for each question a number."""
 
     def __init__(self):
         """Begin with none."""
@@ -280,7 +280,7 @@ class Answers:
         return self.states.index_of([*values, self.pictures.of(row)])
 
     def verdict(self, row) -> int:
-        """Return the number of a picture, or -1, and of what the judge says."""
+        """Return the number of a picture, or -1, and of the verdict's lines."""
         lines = (self.say(line, row["spec"]) for line in row["verdict"].splitlines())
         picture = self.pictures.of(row) if row["holds"] else -1
         return self.verdicts.index_of([picture, *lines])
@@ -311,7 +311,7 @@ class Answers:
 
 
 def data() -> dict:
-    """Return all answers, each told once, and for each question their numbers."""
+    """Return all answers, each once, and for each question their numbers."""
     found, meshes = Answers(), MESHES.items()
     states = {
         mesh: {shape: found.to("", mesh, made, shape) for shape in SHAPES}

@@ -1,4 +1,4 @@
-"""Explorers: a reader chooses, and a page looks up what JAX and its compilers said.
+"""Explorers: forms that look up stored answers of JAX and its compilers.
 
 The directive `{explorer} NAME` becomes tables of all answers, which stand there without
 script, on paper and in the plain text of a page. `_static/explore.js` puts a form in
@@ -32,7 +32,7 @@ def load(name):
 
 
 def read_table(file, keys) -> dict[tuple[str, ...], dict[str, str]]:
-    """Return the rows of a table by what stands in the columns `keys`."""
+    """Return the rows of a table by their values in the columns `keys`."""
     with file.open(newline="") as opened:
         return {tuple(row[key] for key in keys): row for row in csv.DictReader(opened)}
 
@@ -65,7 +65,7 @@ def cell(text) -> nodes.paragraph:
 
 
 def directive_text(part) -> str:
-    """Return what a directive stands for in Markdown: its content, or the tables.
+    """Return a directive as Markdown: its content, or the tables.
 
     Raises ValueError for an explorer that is not there.
     """
@@ -78,7 +78,7 @@ def directive_text(part) -> str:
 
 
 def tables(name, options) -> dict[str, list[list[str]]]:
-    """Return the tables that stand there without script: all, or the few."""
+    """Return the tables that pages show without script: all, or the few."""
     known = load(name)
     return known.few() if "few" in options else known.tables()
 

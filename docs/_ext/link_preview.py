@@ -1,4 +1,4 @@
-"""What a shared link shows: a title, a sentence and a picture of its own for each page.
+"""Give each page a title, a sentence and a picture for previews of links to it.
 
 Where the site has an address, conf.py uses sphinxext-opengraph, which writes these into
 a page's head, and draws the picture. The sentence is the page's own description.
@@ -10,7 +10,7 @@ from book.page import Page
 
 
 def add_meta(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: hand on the description that the page has."""
+    """Handle `html-page-context`: pass on the description of the page."""
     if doctree is not None:
         page = Page(Path(app.env.doc2path(pagename)), Path(app.srcdir))
         if page.description:

@@ -55,7 +55,7 @@ def inline_svg(text, name, words) -> tuple[str, float]:
 
 
 def identify(image, name):
-    """Keep the ids that something refers to, and no others, as those of this plot."""
+    """Prefix the ids that are referred to, and remove all others."""
     link = f"{{{LINK}}}href"
     used = {node.get(link, "").removeprefix("#") for node in image.iter()}
     for node in image.iter():

@@ -1,4 +1,4 @@
-"""The search: an index of all sections, which a page loads once somebody searches.
+"""Write the index of the search: all sections, which a page loads at its first search.
 
 Sphinx's own loads its index on every page, wants all words of a question, ranks nearly
 by the alphabet and shows menus as excerpts. Here each page, when it is read, leaves
@@ -71,7 +71,7 @@ def sections(doctree) -> list[list[str]]:
 
 
 def title_class(node):
-    """Return where a section has its title, or None for what is no section.
+    """Return the class of a section's title, or None for another node.
 
     An entry of the page of errors, to which links lead, is one, too: with a message.
     """
@@ -82,7 +82,7 @@ def title_class(node):
 
 
 def entry_words(node) -> list:
-    """Return by which words the search knows an entry, and where its links begin."""
+    """Return the words that find an entry, and the place where its links begin."""
     if not isinstance(node, ErrorEntry):
         return []
     text = " ".join(part.astext() for part in node.children[:2])
@@ -90,7 +90,7 @@ def entry_words(node) -> list:
 
 
 def section_words(section) -> tuple[str, str]:
-    """Return what stands in a section, without its title and its own sections.
+    """Return the prose and the code of a section, without title and subsections.
 
     Its prose is whole. Of outputs there are the lines with a word that is nowhere else,
     and of code, apart, such words alone: each is found, in a third of the size.
@@ -110,7 +110,7 @@ def section_words(section) -> tuple[str, str]:
 
 
 def visible_texts(node):
-    """Yield the kind and the words of all that is seen without opening anything."""
+    """Yield the kind and the words of all texts that are visible on the page."""
     if isinstance(node, nodes.title) or title_class(node):
         return
     if isinstance(node, nodes.TextElement | nodes.Text | nodes.raw):
@@ -162,12 +162,12 @@ def pages_of(env) -> dict[str, list]:
 
 
 def add_page(app, doctree):
-    """Handle `doctree-read`: keep the sections of a page."""
+    """Handle `doctree-read`: store the sections of a page."""
     pages_of(app.env)[app.env.docname] = sections(doctree)
 
 
 def merge_sections(app, env, docnames, other):
-    """Handle `env-merge-info`: take over what a parallel reader found."""
+    """Handle `env-merge-info`: merge the sections of a parallel reader."""
     theirs = pages_of(other)
     pages_of(env).update({name: theirs[name] for name in docnames if name in theirs})
 

@@ -1,4 +1,4 @@
-"""Name what stands at the head of a page, so that the style sheet can tell it apart.
+"""Add classes for the style sheet to the elements at the head of a page.
 
 A badge of a mode, such as `Auto`, gets the class `mode-auto`; a paragraph of its own
 that begins with *Before this page*, in italics, gets the class `before`. A page with
@@ -12,7 +12,7 @@ MODES = {"auto", "explicit", "manual", "processes"}
 
 
 def add_class(app, doctree):
-    """Handle `doctree-read`: give each of these its class."""
+    """Handle `doctree-read`: add the class to each of these."""
     for badge in doctree.findall(nodes.inline):
         word = badge.astext().lower()
         if "sd-badge" in badge["classes"] and word in MODES:

@@ -36,17 +36,17 @@ class Visit:
         self.page.on("response", self.answer)
 
     def hear(self, message):
-        """Note what the page complains about."""
+        """Store the errors and warnings of the console."""
         if message.type in ("error", "warning"):
             self.faults.append(message.text)
 
     def follow(self, request):
-        """Note what is asked of another host."""
+        """Store requests to another host."""
         if not request.url.startswith((self.base, "data:", "blob:")):
             self.faults.append(f"request to {request.url}")
 
     def answer(self, response):
-        """Note what the server does not have."""
+        """Store responses with an error status."""
         if response.status >= 400:
             self.faults.append(f"{response.status} {response.url}")
 
@@ -97,7 +97,7 @@ def visit(browser, server):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say how many pages had passed before."""
+    """Print how many pages had passed before."""
     passed = terminalreporter.stats.get("passed", ())
     count = sum(("had_passed", 1) in report.user_properties for report in passed)
     if count:

@@ -77,7 +77,7 @@ class FileParser(HTMLParser):
         self.feed((SITE / page).read_text())
 
     def handle_starttag(self, tag, attrs):
-        """Note a file that the tag loads."""
+        """Store a file that the tag loads."""
         found = dict(attrs)
         target = found.get(self.ATTRIBUTES.get(tag), "")
         other = tag == "link" and not self.LOADED & {*found.get("rel", "").split()}
@@ -115,13 +115,13 @@ class Meter:
         self.cdp.on("Network.loadingFinished", self.get)
 
     def ask(self, event):
-        """Note what the page asks for, but for what it has in itself."""
+        """Store the requests of the page, without data URLs."""
         if event["request"]["url"].startswith(self.address):
             name = event["request"]["url"].removeprefix(self.address)
             self.names[event["requestId"]] = name.partition("?")[0]
 
     def get(self, event):
-        """Note how much came."""
+        """Store the number of bytes received."""
         self.bytes[event["requestId"]] = event["encodedDataLength"]
 
     def open(self, path):

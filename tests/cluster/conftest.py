@@ -17,7 +17,7 @@ def lack(words):
 
 @pytest.fixture(scope="session")
 def need():
-    """Skip without these programs, saying what to install; fail in CI."""
+    """Skip without these programs, and print what to install; fail in CI."""
 
     def need(*programs):
         if command := missing_packages(*programs):

@@ -1,8 +1,8 @@
-"""The site's own code: `page` says what a page is; the others make something of it.
+"""The site's own code: `page` reads a page; the others use what it returns.
 
-`guards` knows what a cell promises by its options, and whether it kept it; `cells`
-judges all of them while the site is built. `execution` decides when a page runs again,
-`play` plays it, `exercises` tries answers, and `kernels` says what its kernel keeps.
+`guards` compares the outputs of a cell with its options; `cells` judges all cells while
+the site is built. `execution` decides when a page runs again, `play` runs it,
+`exercises` tries answers, and `kernels` prepares the kernel.
 `plain_markdown` and `export` write a page as Markdown and as a notebook.
 `exercise_index`, `error_index` and `module_reference` generate lists, `reading_map` the
 map of the front page, and `downloads` the files beside each page. `contents` knows the

@@ -1,4 +1,4 @@
-"""The index of API names writes itself: which sections show a name of JAX in a cell.
+"""Generate the index of API names: the sections whose cells use a name of JAX.
 
 The directive `api-index` becomes a table: each name of `jax`, `jnp` and `lax` that is
 in an open cell of some page, and the sections with these cells, the best first. Those
@@ -6,7 +6,7 @@ are of a page whose title has the name, then those with it in their heading, the
 with more of such cells; two of a page at most, five in all. What is folded does not
 count.
 
-Each page is looked through when it is read; the table is made when all have been.
+Names are collected when a page is read; the table is made when all have been read.
 """
 
 import ast
@@ -97,7 +97,7 @@ def assignment_pairs(node, known):
 
 
 def expand(name, known) -> str:
-    """Return a name with what its first part stands for."""
+    """Return a name whose first part is replaced by its full name."""
     first, dot, rest = name.partition(".")
     return f"{known[first]}{dot}{rest}" if first in known else ""
 
@@ -106,7 +106,7 @@ class Names(ast.NodeVisitor):
     """Collects the names of JAX that a cell uses, each as the book writes it."""
 
     def __init__(self, known):
-        """Take what the short names of the page stand for."""
+        """Store the full name of each short name of the page."""
         self.known, self.found = known, set()
 
     def visit_Attribute(self, node):
@@ -121,7 +121,7 @@ class Names(ast.NodeVisitor):
         self.take(node.id)
 
     def take(self, name):
-        """Keep a name of JAX, up to a class: its attributes are not looked up."""
+        """Add a name of JAX, up to a class, without the attributes of the class."""
         name = expand(name, self.known)
         name = re.match(r"[a-z_\d.]*(?:[A-Z]\w*)?", name)[0].rstrip(".")
         name = SAME.get(name, name)
@@ -139,7 +139,7 @@ def section_of(node) -> tuple[str, str]:
 
 
 def collect_names(app, doctree):
-    """Handle `doctree-read`: note the names of each section of a page."""
+    """Handle `doctree-read`: store the names that each section of a page uses."""
     cells = [(node, parse_cell(cell_source(node))) for node in doctree.findall(is_code)]
     known = find_aliases([cell for _, cell in cells])
     page = Page(Path(app.env.doc2path(app.env.docname)), Path(app.srcdir))
@@ -161,7 +161,7 @@ def collect_names(app, doctree):
 
 
 def squash(text) -> str:
-    """Return a text as it is compared: `all_gather` is all-gather."""
+    """Return a text without case and hyphens: `all_gather` equals all-gather."""
     return re.sub(r"[-_ ]", "", text).lower()
 
 
@@ -205,7 +205,7 @@ def best_places(found) -> list[tuple[str, str, str]]:
 
 
 def link_text(env, page, anchor, title) -> str:
-    """Return what a link to a section says."""
+    """Return the text of a link to a section."""
     head = env.titles[page].astext()
     return f"{head}: {title}" if anchor else head
 

@@ -1,4 +1,4 @@
-"""What a page's kernel is given, to try answers: see exercises.py."""
+"""Run answers to exercises in the kernel of a page: see exercises.py."""
 
 import ast
 import contextlib
@@ -13,14 +13,14 @@ from IPython import get_ipython
 
 
 def run_answers(sources, names) -> str:
-    """Run each of these cells on a copy of the names; return what became of them."""
+    """Run each of these cells on a copy of the names; return the outcomes as JSON."""
     with without_hooks():
         return json.dumps([run_answer(source, dict(names)) for source in sources])
 
 
 @contextlib.contextmanager
 def without_hooks():
-    """Let `measure` neither show nor keep programs: an answer's are not the page's."""
+    """Disable the hooks of `measure`: the programs of an answer are not the page's."""
     hooks = getattr(sys.modules.get("examples.communication"), "ELSEWHERE", [])
     before, hooks[:] = hooks[:], []
     try:
@@ -30,7 +30,7 @@ def without_hooks():
 
 
 def run_answer(source, names) -> dict:
-    """Run a cell, and put the mesh back; return what its judge said, or the error."""
+    """Run a cell, and restore the mesh; return its verdict, or the traceback."""
     try:
         with restore_mesh():
             verdict = run_cell(source, names)
@@ -42,7 +42,7 @@ def run_answer(source, names) -> dict:
 
 @contextlib.contextmanager
 def restore_mesh():
-    """Put the mesh back that was there before."""
+    """Restore the mesh at the end."""
     mesh = jax.sharding.get_mesh()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The directive `build-line`: what this build ran and proved, in a sentence.
+"""The directive `build-line`: a sentence with the counts of this build.
 
 Each page is counted when it is read; the sentence is made when all have been.
 """
@@ -36,7 +36,7 @@ def commit_date() -> str:
 
 
 def count_page(app, doctree):
-    """Handle `doctree-read`: note what the page has."""
+    """Handle `doctree-read`: store the counts of the page."""
     name = app.env.docname
     page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
     if page.is_notebook:

@@ -1,4 +1,4 @@
-"""Every code cell has a link of its own, and a way to report that it claims too much.
+"""Give each code cell a link, and a link to a form that reports a false claim.
 
 The link is `#cell-` and the start of a digest of the cell's code: it stays as long as
 the cell does, whatever is written around it, or where it moves on its page. A figure in
@@ -43,7 +43,7 @@ class Targets(SphinxTransform):
     default_priority = 410  # after other names that a cell may have
 
     def apply(self):
-        """Give each its name; what one was named before stays its first."""
+        """Append the name to the ids of each; existing ids stay first."""
         for node, name in link_names(self.document):
             node["ids"].append(name)
 

@@ -63,7 +63,7 @@ def judge_page(app, doctree):
 
 
 def judge_answers(page):
-    """Say which answers to the exercises of a page were taken for others."""
+    """Warn of each answer to an exercise of the page with an unexpected verdict."""
     file = notes.answers_file(page.name) if page.exercises else None
     found = json.loads(file.read_text()) if file and file.exists() else {}
     for exercise in page.exercises:
@@ -72,7 +72,7 @@ def judge_answers(page):
 
 
 def faults_of(page, cells):
-    """Say what is wrong with the cells of a page, and yield the options broken.
+    """Warn of each fault in the cells of a page, and yield the failed options.
 
     A page that uses an option anywhere leaves no text that it prints unspoken of.
     """
@@ -139,12 +139,12 @@ def format_fold_lines(app, pagename, templatename, context, doctree):
 
 
 def warn(docname, line, option, words):
-    """Say what is wrong with a cell, by its page and its line."""
+    """Warn of a fault of a cell, with its page and its line."""
     log.warning(words, location=(docname, line), type="cells", subtype=option)
 
 
 def remove_from_cache(settings, notebook):
-    """Drop what the cache holds of a page, so that the next build runs it again."""
+    """Remove a page from the cache, so that the next build runs it again."""
     if settings.execution_mode == "cache":
         cache = get_cache(settings.execution_cache_path)
         with contextlib.suppress(KeyError):
@@ -158,7 +158,7 @@ def failures(env) -> set[str]:
 
 
 def merge_failures(app, env, docnames, other):
-    """Handle `env-merge-info`: take over what a parallel reader found."""
+    """Handle `env-merge-info`: merge the failures of a parallel reader."""
     failures(env).update(failures(other) & {*docnames})
 
 

@@ -1,4 +1,4 @@
-"""Count what a page proves: for the front page, and to compare editions."""
+"""Count the claims of cells: for the front page, and to compare editions."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ WORD = re.compile(r"[^\W\d_][\w'\u2019-]*")
 
 
 def count_claims(cell) -> int:
-    """Count what a cell states that would fail the build if it were not so.
+    """Count the claims of a cell that fail the build where they are false.
 
     That is each comparison of an assertion, or each element of a tuple, list or dict
     that it compares; each `require` and `assert_...`; each number or type of an
@@ -33,7 +33,7 @@ def count_comparisons(claim) -> int:
 
 
 def count_values(node) -> int:
-    """Count what a comparison compares."""
+    """Count the values that a comparison compares."""
     sides = [node.left, *node.comparators]
     count = 0
     for n, how in enumerate(node.ops):

@@ -1,4 +1,4 @@
-"""The contents of the book: `index.md` decides, each of its toctrees is a part."""
+"""Read the contents of the book from `index.md`: each toctree is a part."""
 
 from book.page import Page
 

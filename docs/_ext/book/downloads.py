@@ -1,4 +1,4 @@
-"""Beside each page its notebook and its Markdown, and `llms.txt` for machines.
+"""Write the notebook and the Markdown of each page, and `llms.txt`.
 
     arrays/meshes.html   the page
     arrays/meshes.ipynb  the page as a notebook that runs in an empty folder
@@ -83,7 +83,7 @@ def launches(name, repository) -> list[Entry]:
 
 
 def add_menus(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: tell `menus.html` what is written for the page."""
+    """Handle `html-page-context`: pass the files of the page to `menus.html`."""
     if doctree is None:
         return
     has_notebook = page_of(app, pagename).is_notebook
@@ -108,7 +108,7 @@ def write_beside(app, pagename, templatename, context, doctree):
 
 
 def note_changes(app, env, names):
-    """Handle `env-before-read-docs`: note whether any page is read."""
+    """Handle `env-before-read-docs`: store whether any page is read."""
     env.downloads_are_old = bool(names)
 
 

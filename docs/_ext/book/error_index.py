@@ -1,4 +1,4 @@
-"""The page of errors: what each message means, and its cure, in a list that is checked.
+"""Generate the page of errors: each message, its meaning and its cure, all checked.
 
 The directive `error-index` becomes an entry for each table of `data/errors.toml`,
 beside the page: the constant words of the message, what it means, the cure, and links
@@ -132,7 +132,7 @@ def all_raising_cells(docs) -> list[RaisingCell]:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is said of an error: see `docs/reference/data/errors.toml`."""
+    """An entry of the list: see `docs/reference/data/errors.toml`."""
 
     name: str
     group: str
@@ -167,7 +167,7 @@ def read_entries(file) -> list[Entry]:
 
 
 def read_own_errors(file) -> dict[str, list[str]]:
-    """Return what pages and their modules raise in words of their own, by its place."""
+    """Return the errors of the book's own modules, by module."""
     return tomllib.loads(file.read_text()).get("own", {})
 
 
@@ -242,7 +242,7 @@ def longest_run(phrase, text) -> str:
 
 
 def module_of(each) -> str:
-    """Return the module of the book that says what a cell expects, or nothing.
+    """Return the module of the book with the message that a cell expects, or nothing.
 
     Its texts have some of these words together; the modules of the page come first.
     A cell that expects a class and no words counts for the module of its page.
@@ -291,7 +291,7 @@ def link_target(path, page) -> str:
 
 
 def section_at(path, docs) -> tuple[str, str]:
-    """Return the title of a section, or of a page, and the path as MyST wants it."""
+    """Return the title of a section, or of a page, and its path for MyST."""
     name, _, anchor = path.partition("#")
     other = Page(docs / f"{name}.md", docs)
     labels = []
@@ -315,7 +315,7 @@ def slug(title) -> str:
 
 
 def mask_values(phrase) -> str:
-    """Return a phrase with `...` for its numbers and for what stands in quotes."""
+    """Return a phrase with `...` for its numbers and its quoted names."""
     return VARIES.sub("...", phrase)
 
 
@@ -384,7 +384,7 @@ def close_entry(writer, node):
 
 
 class Part(SphinxDirective):
-    """A part of the list, with what all of them look up."""
+    """A part of the list, with the page and the cells that all parts use."""
 
     @property
     def page(self):
@@ -401,7 +401,7 @@ class Part(SphinxDirective):
 
 
 class ErrorIndex(Part):
-    """The list, made again when it would say something else."""
+    """The list, generated again when its text changes."""
 
     def run(self):
         """Return the sections of the list."""
@@ -427,7 +427,7 @@ class ErrorEntryDirective(Part):
     required_arguments = 1
 
     def run(self):
-        """Return it, so that links may lead to it."""
+        """Return the node of the entry, with a target for links."""
         (name,) = self.arguments
         table = read_entries(table_file(self.page.docs))
         entry = next(each for each in table if each.name == name)
@@ -512,7 +512,7 @@ class Targets(SphinxTransform):
 
 
 def compare_messages(app, doctree):
-    """Handle `doctree-read`: see whether each message fits the entry of its cell."""
+    """Handle `doctree-read`: warn of a message that fits another entry."""
     name, docs = app.env.docname, Path(app.srcdir)
     if not table_file(docs).exists():
         return

@@ -1,9 +1,9 @@
 """Run a page again when what it depends on has changed, and only then.
 
-MyST-NB keeps a page's outputs under a key made of its cells and its `kernelspec`. The
-key knows nothing of the modules that the cells import, nor of the environment, so a
-page would keep its old outputs when one of them changes. Here both go into the
-kernelspec, as one digest, and Sphinx is told which files the page depends on. So do the
+MyST-NB caches a page's outputs under a key made of its cells and its `kernelspec`. The
+key does not contain the modules that the cells import, nor the environment, so the
+outputs would stay when one of them changes. Here both go into the kernelspec, as one
+digest, and Sphinx gets the files that the page depends on as dependencies. So do the
 files that a page reads: its front matter lists them as `data`, from the page's folder.
 So do the rows of the programs that a page measures (see tools/measure_hook.py).
 """
@@ -81,13 +81,13 @@ def page_key(app, page) -> tuple[str, str, list[Path]]:
 
 
 def program_rows(table, name) -> list[list[str]]:
-    """Return what a page may show of its programs on other machines."""
+    """Return the table's rows for a page's programs on other machines."""
     rows = (row for row in read_rows(table) if name in row["pages"].split())
     return sorted([row[k] for k in SHOWN] for row in rows if row["machine"] != "CPU")
 
 
 def warn_of_missing(app):
-    """Name the pages with programs that nobody compiled for other machines."""
+    """Warn of pages with programs that are not compiled for other machines."""
     table = Path(app.config.execution_programs)
     if table.is_file():
         rows = read_rows(table)
@@ -118,7 +118,7 @@ def read_notebook(app, page):
 
 
 def is_played(app, page) -> bool:
-    """Return whether a page's outputs are there; from now on its notes are its own."""
+    """Return whether a page's outputs are cached; select the notes of its key."""
     key, *_ = page_key(app, page)
     notes.begin_notes(page.name, key)
     cache = get_cache(app.config.nb_execution_cache_path)

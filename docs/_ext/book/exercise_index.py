@@ -1,4 +1,4 @@
-"""The index of exercises writes itself: a line for each exercise of the book.
+"""Generate the index of exercises: a line for each exercise of the book.
 
 The directive `exercise-index` becomes a list of all exercises, page by page in the
 order of the contents, each with a link to the exercise itself, its difficulty, and the
@@ -53,7 +53,7 @@ def index_text(page) -> str:
 
 
 class ExerciseIndex(SphinxDirective):
-    """The index, made again when it would say something else."""
+    """The index, generated again when its text changes."""
 
     def run(self):
         """Return the sections of the index."""

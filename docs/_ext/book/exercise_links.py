@@ -1,4 +1,4 @@
-"""From the box of an exercise to a running notebook: one click.
+"""Put links to the notebook into the box of each exercise.
 
 Each box of a page that is a notebook ends with a link that saves it. Where the site has
 an address and a repository (see `downloads`), a second one opens the notebook on Colab,

@@ -1,4 +1,4 @@
-"""The answers to exercises that are tried while a page is played.
+"""Try answers to exercises while a page is played.
 
 At each exercise its stub and the answers of `tests/wrong_answers` run on a copy of the
 names that the page has so far. None may pass, and each wrong answer is to be told the
@@ -63,7 +63,7 @@ def add_attempts(notebook, page):
 
 
 def read_outcomes(notebook) -> dict[str, list[dict]]:
-    """Return what became of the answers, the stub's first, by exercise."""
+    """Return the outcomes of the answers, the stub's first, by exercise."""
     found = {}
     for cell in notebook.cells:
         if cell.id.startswith(PREFIX):
@@ -74,9 +74,9 @@ def read_outcomes(notebook) -> dict[str, list[dict]]:
 
 
 def faults(name, found) -> list[str]:
-    """Say which answers to an exercise its judge took for others.
+    """List the answers to an exercise with an unexpected verdict.
 
-    found: what became of the stub, and of each wrong answer.
+    found: the outcomes of the stub, and of each wrong answer.
     """
     wrong = wrong_answers(name)
     if len(found) != len(wrong) + 1:

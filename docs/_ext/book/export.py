@@ -102,7 +102,7 @@ it, and restart the kernel: what you changed stays."""
 
 
 def requirements(names, root) -> list[str]:
-    """Give each package the lower bound that pyproject.toml states for it."""
+    """List packages with the lower bounds of pyproject.toml."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     groups = settings.get("dependency-groups", {})
     stated = [*settings["project"]["dependencies"], *groups.get("pages", [])]
@@ -160,7 +160,7 @@ def markdown(text, folder) -> str:
 
 
 def fill_block(block, folder) -> str:
-    """Return a block as it stands, with the code that it includes in place."""
+    """Return the source of a block with the code that it includes."""
     if block.name == "literalinclude":
         return include_file(block, folder)
     if block.name in (None, "code-cell") or not block.content:
@@ -172,7 +172,7 @@ def fill_block(block, folder) -> str:
 
 
 def insert_outputs(page, text, outputs) -> str:
-    """Return a page's text, its cells as code, and below each the text that it gave.
+    """Return a page's text with its cells as code, and their text outputs below.
 
     text: the page's, of which only what stands between cells may differ.
     """
@@ -235,7 +235,7 @@ def notebook(page, modules_folder, outputs=None):
 
 
 def note_cell(page):
-    """Return the cell that says what is simulated, and what to install."""
+    """Return the cell about simulated devices and packages to install."""
     root, name = page.docs.parent, page.title
     url = page.url(page.file.name)
     asked = (f'"{line}"' for line in requirements(page.needs, root))
@@ -277,7 +277,7 @@ def files_cell(files) -> list:
 
 
 def file_cells(files) -> list:
-    """Return the last cells: each file as it is, in a cell that writes it."""
+    """Return the last cells, each with a file, which it writes."""
     if not files:
         return []
     cells = [new_markdown_cell(LAST, id="last")]
@@ -290,7 +290,7 @@ def file_cells(files) -> list:
 
 
 def notebook_cell(number, cell, page, outputs):
-    """Return a cell of the page as it stands in the notebook.
+    """Return a cell of the page as a cell of the notebook.
 
     Run All does not stop at an error that a cell shows; what is folded on the page is
     collapsed, below a comment of its words.
@@ -317,12 +317,12 @@ def cell_code(cell) -> str:
 
 
 def is_log(output) -> bool:
-    """Return whether an output is what a program logs, which no page shows."""
+    """Return whether an output is a log, which no page shows."""
     return output["output_type"] == "stream" and output["name"] == "stderr"
 
 
 def clean_output(output):
-    """Return an output as a notebook keeps it: an error without its traceback."""
+    """Return an output for the notebook: of an error without its traceback."""
     output = nbformat.from_dict(output)
     if output.output_type == "error":
         output.evalue = guards.clean_message(output.evalue)

@@ -1,4 +1,4 @@
-"""What pyproject.toml decides for many files; pages write `{{jax}}` for it."""
+"""Read the facts of pyproject.toml that many files state; pages write `{{jax}}`."""
 
 import re
 import tomllib

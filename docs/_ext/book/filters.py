@@ -1,4 +1,4 @@
-"""A page with a place for a filter, `<div class="list-filter" ...>`, loads it."""
+"""Load the filter on pages with a place for it, `<div class="list-filter" ...>`."""
 
 from docutils import nodes
 
@@ -6,7 +6,7 @@ PLACE = '<div class="list-filter"'
 
 
 def mark(app, doctree):
-    """Handle `doctree-read`: note whether the page has such a place."""
+    """Handle `doctree-read`: store whether the page has such a place."""
     found = any(node.astext().startswith(PLACE) for node in doctree.findall(nodes.raw))
     app.env.metadata[app.env.docname]["filters"] = found
 

@@ -1,4 +1,4 @@
-"""What a cell promises by its options, and whether what it gave keeps the promise.
+"""Compare the outputs of a cell with its options.
 
     expect: TEXT          what the reader sees as text; `...` stands for anything
     raises: KIND PHRASE   the error that it raises, its class or a base of it, with the
@@ -97,7 +97,7 @@ def error_kinds(outputs) -> set[str]:
 
 
 def clean_message(message) -> str:
-    """Return what an error says, without names of files and folders of one run."""
+    """Return the message of an error without the paths of one run."""
     return PATH.sub("...", FRAMES.sub("", ANSI.sub("", message))).strip()
 
 
@@ -105,7 +105,7 @@ def clean_message(message) -> str:
 
 
 def faults(cell, outputs, *, strict):
-    """Yield each option that a cell breaks, and how.
+    """Yield each option that a cell does not fulfil, and the fault.
 
     strict: whether text that nothing expects is a fault
     """
@@ -124,9 +124,9 @@ def faults(cell, outputs, *, strict):
 
 
 def must_be_expected(cell, output) -> bool:
-    """Return whether text of an output is a promise: not a table, nor a told error.
+    """Return whether an option must expect the text of an output.
 
-    What processes raise is expected by `--raises`, in the cell's first line.
+    Tables are exempt, and errors that `--raises` expects in the cell's first line.
     """
     if not is_of_processes(output):
         return True

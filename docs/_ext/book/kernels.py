@@ -1,10 +1,9 @@
-"""What every kernel that runs a page does first: IPython's start, in its own folder.
+"""Prepare the start of each kernel that runs a page: IPython's, in its own folder.
 
-It keeps the bases of errors (`start_kernel.py`). Programs that are measured get columns
-for other machines (`program_table.py`, `tools/measure_hook.py`).
+It adds the bases of errors (`start_kernel.py`), and columns for other machines to
+programs that are measured (`program_table.py`, `tools/measure_hook.py`).
 
-What the site and the player of notebooks give all kernels stands here, too: XLA's
-flags, and limits that only end a hang.
+Here are also XLA's flags for all kernels, and limits that only end a hang.
 """
 
 import shutil

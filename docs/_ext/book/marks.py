@@ -1,4 +1,4 @@
-"""Marks of what was proved, so that a proof of the same content is not repeated.
+"""Store marks of proofs, so that a proof of the same content is not repeated.
 
 A mark is a file whose name digests all that a proof depends on: tracked files, by path
 and content, the versions it ran with, the processor. Marks lie in `$SHARDBOOK_CACHE`,

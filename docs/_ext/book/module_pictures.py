@@ -1,4 +1,4 @@
-"""The page of a module shows what a cell of the page that teaches it gave.
+"""Show on the page of a module the output of a cell that uses the module.
 
 `reference/data/modules.toml` names that cell for each module: its page, how its `fold`
 or a line of its code begins, and what is to be seen. So the picture is the one that the
@@ -66,7 +66,7 @@ def lines(cell) -> list[str]:
 
 
 def outputs(cell) -> list:
-    """Return what a cell gave: pictures and tables, or else all that it printed.
+    """Return the outputs of a cell: pictures and tables, or else all that it printed.
 
     Raises:
         ValueError: when it gave nothing to see.
@@ -84,7 +84,7 @@ def outputs(cell) -> list:
 
 
 def describe(cell) -> str:
-    """Return what a cell gave as text, or nothing where it has no text."""
+    """Return the outputs of a cell as text, or nothing where they have none."""
     texts = [alt(cell)] if alt(cell) else [text(each) for each in outputs(cell)]
     return tidy("\n\n".join(filter(None, texts)))
 
@@ -135,7 +135,7 @@ class Fill(SphinxPostTransform):
     default_priority = 1
 
     def run(self):
-        """Show what the cell gave, and a link to it below what it shows."""
+        """Replace each place by the cell's outputs, with a link to the cell."""
         for place in list(self.document.findall(Place)):
             page, start = place["choice"]
             caption = [*place.children]
@@ -179,7 +179,7 @@ def read_dependents(app, env, names):
 
 
 def check_pictures(app, env):
-    """Handle `env-updated`: say where there is nothing to show; keep the rest as text.
+    """Handle `env-updated`: warn of missing pictures; store the others as text.
 
     What failed is read again by the next build, as in `cells`.
     """
@@ -207,7 +207,7 @@ def read_tree(env, page):
 
 
 def insert_text(page, env) -> Page:
-    """Return the page of a module as it is read as Markdown: its picture as text."""
+    """Return the page of a module for Markdown, with its picture as text."""
     name, metadata = page.name, env.metadata.get(page.name, {})
     if "picture" not in metadata:
         return page
@@ -221,7 +221,7 @@ def insert_text(page, env) -> Page:
 
 
 def expand(source, name, render) -> str:
-    """Return MyST with `told(block)` in the place of each directive of a name."""
+    """Return MyST with `render(block)` in the place of each directive of a name."""
     found = []
     for each in parts(source):
         own = each.source if isinstance(each, Block) else each

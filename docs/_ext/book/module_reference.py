@@ -1,4 +1,4 @@
-"""The reference of modules writes itself: a list of them, and a page for each.
+"""Generate the reference of modules: a list of them, and a page for each.
 
 The directive `module-reference` becomes a table with a line for each file in the folder
 of modules: its name, its idea, the page that teaches it, its lines, what it needs. The
@@ -138,7 +138,7 @@ def count_lines(file) -> int:
 
 
 def needs(file) -> str:
-    """Say which packages a module imports as soon as it is imported."""
+    """Return the packages that a module imports at its top, as text."""
     found = {}
     for node in ast.parse(file.read_text()).body:
         names = [each.name for each in getattr(node, "names", ())]
@@ -242,7 +242,7 @@ def links_line(file, page, others) -> str:
 
 
 def tests_text(file) -> str:
-    """Return what the tests of a module say of it, folded."""
+    """Return the names of a module's tests as sentences, folded."""
     if not (found := test_sentences(file)):
         return ""
     name = test_file(file).relative_to(file.parents[2]).as_posix()
@@ -290,7 +290,7 @@ def table_text(page, folder) -> str:
 
 
 def text(page, folder, name) -> str:
-    """Return what a page says: the list, or of one module."""
+    """Return the text of the list, or of the page of one module."""
     if not name:
         return table_text(page, folder)
     file = folder / f"{name}.py"
@@ -312,7 +312,7 @@ def stubs(docs, folder) -> dict[Path, str]:
 
 
 class Part(SphinxDirective):
-    """What writes itself from the modules, made again when it would differ."""
+    """A directive generated from the modules, again when its text changes."""
 
     @property
     def page(self):
@@ -325,12 +325,12 @@ class Part(SphinxDirective):
         return Path(self.config.execution_modules)
 
     def note_former(self):
-        """Have the page read again when the names of before are others."""
+        """Read the page again when the table of former names changes."""
         if (table := self.page.docs / FORMER).exists():
             self.env.note_dependency(table)
 
     def parse_content(self, name=""):
-        """Return what the page says, and keep it, to see whether it changes."""
+        """Return the nodes of the page's text, and store the text to notice changes."""
         found = text(self.page, self.folder, name)
         self.env.metadata[self.env.docname]["modules"] = (name, found)
         return self.parse_text_to_nodes(found, allow_section_headings=True)
@@ -356,7 +356,7 @@ class ModuleReference(Part):
         return found
 
     def mark(self, entry, file):
-        """Give a line the ids of the section that it was, and of its objects."""
+        """Add to a line the ids of the former section, and of its objects."""
         place = entry.next_node(nodes.paragraph)
         for name in dict.fromkeys([f"module-{file.stem}", file.stem]):
             place["names"].append(name)
@@ -376,7 +376,7 @@ class ModulePage(Part):
     required_arguments = 1
 
     def run(self):
-        """Put what comes before its sections there: MyST has put these already."""
+        """Insert the nodes before the sections, which MyST has added already."""
         (name,) = self.arguments
         file = self.folder / f"{name}.py"
         self.note_former()

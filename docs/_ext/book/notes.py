@@ -1,4 +1,4 @@
-"""Notes of the programs that pages measure: which each page has, and what it lowered.
+"""Store notes of the programs that each page measures, as it lowered them.
 
 They lie beside the outputs of the pages, by page and key: with outputs that are still
 in the cache, their notes come back.
@@ -22,23 +22,23 @@ def current_key(page) -> Path:
 
 
 def begin_notes(page, key):
-    """Give a page the notes of another key."""
+    """Select the notes of a page by a key."""
     file = current_key(page)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(key)
 
 
 def notes_of(page) -> Path:
-    """Return the folder for notes of a page as it is now."""
+    """Return the folder for notes of a page by its current key."""
     file = current_key(page)
     return notes_folder() / file.name / file.read_text()
 
 
 def note_files(page) -> list[Path]:
-    """Return the notes of a page's programs, as it is now; a program names its file."""
+    """Return the notes of a page by its current key, a file for each program."""
     return sorted(notes_of(page).glob("*.json")) if current_key(page).exists() else []
 
 
 def answers_file(page) -> Path:
-    """Return the file that says what became of the answers to a page's exercises."""
+    """Return the file with the outcomes of the answers to a page's exercises."""
     return notes_of(page) / "answers"

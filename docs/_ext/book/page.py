@@ -113,7 +113,7 @@ def read_yaml(header, first) -> tuple[dict[str, str], dict[str, tuple[int, int]]
 
 
 def raw_options(header) -> dict[str, str]:
-    """Return the options of another directive: what follows the colon, as it stands."""
+    """Return the options of another directive: the raw text behind each colon."""
     pairs = (line.partition(": ") for line in f"{header}\n".splitlines())
     return {key.rstrip(":"): value.strip() for key, _, value in pairs}
 
@@ -195,7 +195,7 @@ class Piece:
 
 
 def record_pieces(kind, rule):
-    """Return a rule of the parser that notes where it found what, as no token does."""
+    """Return a rule of the parser that records each piece and its place."""
 
     def recording_rule(state, silent):
         start = state.pos

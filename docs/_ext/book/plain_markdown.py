@@ -1,4 +1,4 @@
-"""Turn the MyST of a page into plain Markdown, for notebooks: Jupyter knows no MyST.
+"""Convert the MyST of a page to plain Markdown, for notebooks.
 
 Directives become block quotes with a bold title, roles become code, and links to other
 pages lead to the published address, if there is one. A directive that has no plain form
@@ -42,7 +42,7 @@ def to_markdown(text, page) -> str:
 
 
 def join_blocks(parts) -> str:
-    """Return lines and blocks below each other, with one blank line where are more."""
+    """Return lines and blocks as text, with single blank lines."""
     found = []
     for part in parts:
         if part.strip() or found[-1:] != [""]:
@@ -181,7 +181,7 @@ def split_title(body) -> tuple[str, str]:
 
 
 def link(text, target, page) -> str:
-    """Return a link: to the world as it is, to the book where it is published."""
+    """Return a link: inside the book to the published address, if there is one."""
     text = inline(text, page)
     outside = target.startswith(("http:", "https:", "mailto:"))
     url = target if outside else page.url(target)

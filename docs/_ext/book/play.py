@@ -1,4 +1,4 @@
-"""Play a page: its notebook, as a reader downloads it, in an empty folder.
+"""Run the notebook of a page, as readers download it, in an empty folder.
 
 The kernel has what the page says it needs, at the versions of requirements.lock, and
 nothing else. What its cells show is what the site shows.
@@ -29,7 +29,7 @@ LOCK = marks.ROOT / "requirements.lock"
 
 
 class PageRun(NamedTuple):
-    """A page that was played: cells by name, the language, answers, seconds."""
+    """The results of a page: cells by name, the language, answers, seconds."""
 
     cells: dict[str, NotebookNode]
     language: dict  # as the kernel describes it

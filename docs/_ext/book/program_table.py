@@ -25,7 +25,7 @@ Row = dict[str, str]
 
 
 def read_rows(table=TABLE) -> list[Row]:
-    """Return what is kept, if it was made with the versions that the book is for."""
+    """Return the rows that were made with the versions of the book."""
     if not table.is_file():
         return []
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -44,10 +44,10 @@ def group_rows(rows) -> dict[str, dict[str, Row]]:
 
 
 class ImportHook:
-    """Finds one module as Python does, and hands it to a function when it has run."""
+    """A finder that calls a function with one module after its import."""
 
     def __init__(self, name, act):
-        """Call `act(module)` when `name` was imported."""
+        """Store the name of the module, and the function."""
         self.name, self.act = name, act
 
     def find_spec(self, name, path=None, target=None):
@@ -65,7 +65,7 @@ class ImportHook:
 
 
 def watch(tool=TOOL):
-    """Call `install` of a tool with the module, the rows, and where notes go, if so."""
+    """Call `install` of a tool after the import: with module, rows and notes folder."""
     folder = os.environ.get("BOOK_NOTES", "")
     if folder:
         shutil.rmtree(folder, ignore_errors=True)

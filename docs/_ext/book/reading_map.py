@@ -1,4 +1,4 @@
-"""The directives `part-map` and `ways`: the book at one look, from its contents.
+"""The directives `part-map` and `ways`: an overview, from the book's contents.
 
 `part-map` draws the parts, and which leads to which. Each line names a part, the part
 that it builds on, and what it answers; a part without an arrow is for looking up:
@@ -39,7 +39,7 @@ PART = re.compile(r"(?P<name>[^<:]+?)(?: < (?P<after>[^:]+))?: (?P<asks>.+)")
 
 
 class Book:
-    """What the heads of all pages say.
+    """The titles and minutes in the heads of all pages.
 
     Attributes:
         parts: the name of a part -> its pages, in their order.
@@ -68,7 +68,7 @@ class Book:
         return any(goals & linked_pages(page) for page in self.parts[end])
 
     def size(self, part) -> str:
-        """Return how long a part is, in words: without time where few pages tell it."""
+        """Return the pages of a part, and its minutes if most pages state them."""
         own = [page.name for page in self.parts[part]]
         minutes = [self.minutes[name] for name in own if name in self.minutes]
         words = f"{len(own)} page{'s' * (len(own) > 1)}"
@@ -152,7 +152,7 @@ def map_html(content, book, url) -> str:
 
 
 def sort_parts(parts, after=None) -> list[dict]:
-    """Return the parts so that each stands below the one that leads to it."""
+    """Return the parts in order, each below the one that leads to it."""
     found = []
     for part in parts:
         if part["after"] == after:
@@ -266,12 +266,12 @@ TEXT = {"part-map": map_text, "ways": ways_text}
 
 
 def directive_text(part, page) -> str:
-    """Return what a directive on a page stands for, in Markdown."""
+    """Return a directive of a page as Markdown."""
     return TEXT[part.name](part.content, Book(page.docs), page)
 
 
 class WayPlace(nodes.General, nodes.Element):
-    """The place of what a directive stands for."""
+    """The place of the output of a directive."""
 
 
 class ReadingMap(SphinxDirective):
@@ -302,7 +302,7 @@ def update_maps(app, env):
 
 
 def fill_places(app, doctree, name):
-    """Handle `doctree-resolved`: put it in its place."""
+    """Handle `doctree-resolved`: put the HTML in its place."""
     for place in list(doctree.findall(WayPlace)):
         try:
             made = HTML[place["kind"]](

@@ -1,4 +1,4 @@
-"""Every kernel that runs a page runs this first: a traceback ends in the error's bases.
+"""Add the bases of an error to its traceback, in each kernel that runs a page.
 
 An output keeps the class of an error by its name alone, and `raises` may name a base.
 """
