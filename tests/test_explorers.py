@@ -92,7 +92,7 @@ def test_the_front_page_has_a_table_of_what_it_asks(tmp_path):
     site = build_site(tmp_path, "sends", ":few:")
     (rows,) = explorer_sends.few().values()
     assert [row[0] for row in rows[1:]] == [
-        f"`{x}`" for x in explorer_sends.DOOR["lines"]
+        f"`{x}`" for x in explorer_sends.FRONT_PAGE["lines"]
     ]
     assert site("index.html").count("<tr") == len(rows)
     page = Page(site.folder / "docs/index.md", site.folder / "docs")

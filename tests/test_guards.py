@@ -47,7 +47,7 @@ def faults(options, outputs, code="1", strict=True):
     return [words for _, words in guards.faults(cell, outputs, strict=strict)]
 
 
-KEPT = {
+VALID = {
     ":expect: 0.10": stdout("0.10\n"),
     ":expect: {'a': 1}": result("{'a': 1}"),
     ":expect: '[1, 2]'": result("[1, 2]"),
@@ -68,7 +68,7 @@ KEPT = {
     ":tags: [hide-output]": stdout("much"),
     "": result("<Picture>", **{"text/html": "<svg/>"}),
 }
-BROKEN = {
+INVALID = {
     ":expect: 2": (stdout("3"), "-2\n+3"),
     ":expect: 1": (result("True"), "+True"),
     ":expect: x": ([], "-x"),
@@ -112,14 +112,14 @@ PASSING = [  # what another run would not show
 ]
 
 
-@pytest.mark.parametrize("options", KEPT)
+@pytest.mark.parametrize("options", VALID)
 def test_a_promise_that_is_kept_is_no_fault(options):
-    assert faults(options, KEPT[options]) == []
+    assert faults(options, VALID[options]) == []
 
 
-@pytest.mark.parametrize("options", BROKEN)
+@pytest.mark.parametrize("options", INVALID)
 def test_a_promise_that_is_broken_is_told(options):
-    outputs, words = BROKEN[options]
+    outputs, words = INVALID[options]
     (fault,) = faults(options, outputs)
     assert words in fault
 
@@ -179,7 +179,7 @@ def test_a_message_says_nothing_of_files_and_frames():
     assert guards.clean_message("no /tmp/tmpa_1b/small here") == "no .../small here"
 
 
-@pytest.mark.parametrize("options", sorted({*KEPT, *BROKEN}))
+@pytest.mark.parametrize("options", sorted({*VALID, *INVALID}))
 def test_options_become_comments_on_their_lines(options):
     before = page((options, "1"))
     after = Page(before.file, before.docs, source=comment_options(before))

@@ -80,6 +80,6 @@ def test_the_script_tells_what_the_table_holds():
 
 
 def test_the_front_page_asks_what_was_asked():
-    for line in explorer_sends.DOOR["lines"]:
-        for spec in explorer_sends.DOOR["specs"]:
+    for line in explorer_sends.FRONT_PAGE["lines"]:
+        for spec in explorer_sends.FRONT_PAGE["specs"]:
             assert (line, spec, "", "CPU") in ROWS

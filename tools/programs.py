@@ -41,7 +41,7 @@ from records import COMPILERS, read_table, write_table  # noqa: E402
 from examples import communication  # noqa: E402
 from examples.machines import described  # noqa: E402
 
-SAID = "name", "machine", "devices", "seconds", "collectives", "note"
+COLUMNS = "name", "machine", "devices", "seconds", "collectives", "note"
 
 
 # ---------------------------------------------------------------- one compilation
@@ -142,7 +142,7 @@ def main():
     with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
         for done in as_completed([pool.submit(compile_row, *job) for job in jobs]):
             new.append(done.result())
-            print(*(new[-1].get(name, "") for name in SAID), flush=True)
+            print(*(new[-1].get(name, "") for name in COLUMNS), flush=True)
             if len(new) % 20 == 0:
                 write_rows(new, where)
     write_rows(new, where)

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from book.facts import facts
-from explorers import read_table
+from explorers import UniqueList, index_rows
 
 SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 MACHINES = ["CPU", "TPU v5p", "H100"]
@@ -13,7 +13,7 @@ PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
 NAMES = {"-": "None", "xy": '("x", "y")', "yx": '("y", "x")'}
 UNITS = (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")
 PARTS = {"x": 2, "y": 4, "(x,y)": 8, "(y,x)": 8}  # of an axis cut over these
-DOOR = {  # the front page asks a few of them
+FRONT_PAGE = {  # the front page asks a few of them
     "lines": [
         "w - 0.1 * jax.grad(loss)(w, x)",
         "x + y",
@@ -50,7 +50,7 @@ MEANS = {  # what a device has after each, once a group
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
     """Return the rows of the table: (line, specs, result, machine) -> row."""
-    return read_table(SOURCE, ("line", "specs", "result", "machine"))
+    return index_rows(SOURCE, ("line", "specs", "result", "machine"))
 
 
 def format_bytes(count) -> str:
@@ -97,19 +97,9 @@ def trim(words) -> str:
     return re.sub(r"NamedSharding\(mesh=.*?spec=(P\(.*?\))\)", r"\1", words)
 
 
-class Table(list):
-    """Texts and lists, each once; `index_of` adds what is not there yet."""
-
-    def index_of(self, item) -> int:
-        """Return the place of an item."""
-        if item not in self:
-            self.append(item)
-        return self.index(item)
-
-
 def data() -> dict:
     """Return all answers, each once, and for each question their numbers."""
-    answers, types, steps = Table(), Table(), Table()
+    answers, types, steps = UniqueList(), UniqueList(), UniqueList()
 
     def found(line, places, result):
         three = [rows()[line, places, result, machine] for machine in MACHINES]
@@ -134,7 +124,7 @@ def data() -> dict:
         "pictures": pictures(orders),
         "exchanges": exchanges(),
         "results": results(),
-        "door": DOOR,
+        "door": FRONT_PAGE,
         "operation": [[found(line, cut, "") for cut in cuts] for line in lines()],
         "product": [
             [[found(PRODUCT, f"{x} {w}", to) for to in results()] for w in cuts]
@@ -273,7 +263,7 @@ def cell(line, places, result="") -> str:
 
 def few() -> dict[str, list[list[str]]]:
     """Return the table of the front page."""
-    ways, asked = DOOR["specs"], DOOR["lines"]
+    ways, asked = FRONT_PAGE["specs"], FRONT_PAGE["lines"]
     title = (
         "What each of eight devices sends, its arrays split in these ways "
         "(CPU / TPU v5p / H100 where they differ)"

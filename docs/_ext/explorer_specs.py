@@ -13,7 +13,7 @@ from pathlib import Path
 
 from book.facts import facts
 from book.page import Page
-from explorers import read_table
+from explorers import UniqueList, index_rows
 
 DOCS = Path(__file__).parents[1]
 SOURCE = DOCS / "arrays/data/specs.csv"
@@ -143,7 +143,7 @@ def code(mesh, shape, text) -> str:
 @cache
 def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
     """Return the table: (exercise or nothing, mesh, shape, spec) -> row."""
-    return read_table(SOURCE, ("exercise", "mesh", "shape", "spec"))
+    return index_rows(SOURCE, ("exercise", "mesh", "shape", "spec"))
 
 
 def questions() -> list[tuple[str, str, str, str]]:
@@ -163,24 +163,14 @@ def questions() -> list[tuple[str, str, str, str]]:
 # ------------------------------------------------------------------- for the script
 
 
-class Table(list):
-    """Items, each once; `index_of` adds what is not there yet."""
-
-    def index_of(self, item) -> int:
-        """Return the place of an item."""
-        if item not in self:
-            self.append(item)
-        return self.index(item)
-
-
 class Pictures:
     """Pictures that share forms: a picture is its size, forms and devices."""
 
     def __init__(self):
         """Begin with none."""
-        self.forms, self.drawn = Table(), Table()
+        self.forms, self.drawn = UniqueList(), UniqueList()
 
-    def of(self, row) -> int:
+    def number_of(self, row) -> int:
         """Return the number of the picture of a row, whose mesh is in context."""
         from examples.cubes import cube  # noqa: PLC0415
         from examples.pictures import draw  # noqa: PLC0415  (JAX takes a second)
@@ -265,37 +255,38 @@ class Answers:
 
     def __init__(self):
         """Begin with none."""
-        self.pictures, self.words = Pictures(), Table()
-        self.states, self.verdicts = Table(), Table()
+        self.pictures, self.words = Pictures(), UniqueList()
+        self.states, self.verdicts = UniqueList(), UniqueList()
 
-    def say(self, words, text) -> int:
+    def add_words(self, words, text) -> int:
         """Return the number of words about a spec, without the spec."""
         return self.words.index_of(words.replace(as_jax(text), "{}"))
 
-    def state(self, row) -> int:
+    def add_state(self, row) -> int:
         """Return the number of a type and what belongs to it, or of a refusal."""
         if row["error"]:
-            return self.states.index_of(self.say(row["error"], row["spec"]))
+            return self.states.index_of(self.add_words(row["error"], row["spec"]))
         values = [row["type"], int(row["bytes"]), int(row["copies"]), row["holds"]]
-        return self.states.index_of([*values, self.pictures.of(row)])
+        return self.states.index_of([*values, self.pictures.number_of(row)])
 
-    def verdict(self, row) -> int:
+    def add_verdict(self, row) -> int:
         """Return the number of a picture, or -1, and of the verdict's lines."""
-        lines = (self.say(line, row["spec"]) for line in row["verdict"].splitlines())
-        picture = self.pictures.of(row) if row["holds"] else -1
-        return self.verdicts.index_of([picture, *lines])
+        lines = row["verdict"].splitlines()
+        numbers = (self.add_words(line, row["spec"]) for line in lines)
+        picture = self.pictures.number_of(row) if row["holds"] else -1
+        return self.verdicts.index_of([picture, *numbers])
 
-    def to(self, name, mesh, made, shape) -> list:
+    def answer_all(self, name, mesh, made, shape) -> list:
         """Return the numbers of the answers to all specs, nested as in the array."""
         import jax  # noqa: PLC0415
 
-        every, ask = bool(name), self.verdict if name else self.state
+        every, ask = bool(name), self.add_verdict if name else self.add_state
         keys = ((name, mesh, shape, text) for text in specs(made, shape, every))
         with jax.set_mesh(eval(f"jax.make_mesh({made})")):
             found = [ask(rows()[key]) for key in keys]
         return nest(found, len(choices(made, every)), shape.count(",") + 1)
 
-    def to_exercise(self, name) -> dict:
+    def exercise_data(self, name) -> dict:
         """Return what belongs to an exercise."""
         known = exercise(name)
         shape, meshes = known.shape, known.meshes.items()
@@ -305,7 +296,7 @@ class Answers:
             "meshes": known.meshes,
             "choices": {mesh: choices(made, every=True) for mesh, made in meshes},
             "verdicts": {
-                mesh: self.to(name, mesh, made, shape) for mesh, made in meshes
+                mesh: self.answer_all(name, mesh, made, shape) for mesh, made in meshes
             },
         }
 
@@ -314,10 +305,10 @@ def data() -> dict:
     """Return all answers, each once, and for each question their numbers."""
     found, meshes = Answers(), MESHES.items()
     states = {
-        mesh: {shape: found.to("", mesh, made, shape) for shape in SHAPES}
+        mesh: {shape: found.answer_all("", mesh, made, shape) for shape in SHAPES}
         for mesh, made in meshes
     }
-    exercises = {name: found.to_exercise(name) for name in EXERCISES}
+    exercises = {name: found.exercise_data(name) for name in EXERCISES}
     made = [MESHES, *(each["meshes"] for each in exercises.values())]
     every = itertools.chain(*(each.values() for each in made))
     dims = dict.fromkeys(dim for mesh in every for dim in choices(mesh, every=True))

@@ -26,12 +26,22 @@ EXAMPLES = HERE.parents[1] / "src/examples"
 NAMES = [file.stem.removeprefix("explorer_") for file in HERE.glob("explorer_*.py")]
 
 
+class UniqueList(list):
+    """Items, each once; `index_of` adds what is not there yet."""
+
+    def index_of(self, item) -> int:
+        """Return the place of an item."""
+        if item not in self:
+            self.append(item)
+        return self.index(item)
+
+
 def load(name):
     """Return the module of an explorer."""
     return import_module(f"explorer_{name}")
 
 
-def read_table(file, keys) -> dict[tuple[str, ...], dict[str, str]]:
+def index_rows(file, keys) -> dict[tuple[str, ...], dict[str, str]]:
     """Return the rows of a table by their values in the columns `keys`."""
     with file.open(newline="") as opened:
         return {tuple(row[key] for key in keys): row for row in csv.DictReader(opened)}

@@ -1,5 +1,5 @@
-// The search: _ext/search_index.py writes its data. That and MiniSearch are loaded once somebody
-// is about to search, as scripts, so that it works on pages opened as files, too.
+// The search: _ext/search_index.py writes its data. That and MiniSearch are loaded at the
+// first search, as scripts, so that it works on pages opened as files, too.
 const finder = { first: 15, near: 60, wide: 240 };
 
 // --------------------------------------------------------------------------- words

@@ -301,7 +301,7 @@ def test_each_state_of_the_sends_says_what_is_kept(open_page, kind):
 
 def test_the_front_page_says_what_is_kept(open_page):
     screen = open_page("door")
-    door = explorer_sends.DOOR
+    door = explorer_sends.FRONT_PAGE
     assert screen.locator("[name=sends-ask]").count() == 0
     assert screen.locator(".lines code").all_inner_texts() == door["lines"]
     labels = screen.locator(".specs label").all_inner_texts()

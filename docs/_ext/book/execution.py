@@ -30,7 +30,7 @@ from book.program_table import read_rows
 
 LOG = getLogger(__name__)
 MEASURING = "communication.py"  # pages whose cells import it may measure programs
-SHOWN = "program", "machine", "collectives", "temporaries", "note"  # columns
+COLUMNS = "program", "machine", "collectives", "temporaries", "note"  # columns
 
 
 def digest_environment(variables) -> str:
@@ -83,7 +83,7 @@ def page_key(app, page) -> tuple[str, str, list[Path]]:
 def program_rows(table, name) -> list[list[str]]:
     """Return the table's rows for a page's programs on other machines."""
     rows = (row for row in read_rows(table) if name in row["pages"].split())
-    return sorted([row[k] for k in SHOWN] for row in rows if row["machine"] != "CPU")
+    return sorted([row[k] for k in COLUMNS] for row in rows if row["machine"] != "CPU")
 
 
 def warn_of_missing(app):
