@@ -118,7 +118,7 @@ def scatter_pickles(folder, sharding):
 
 
 def put(folder, sharding):
-    """Let every process pass all of it."""
+    """Read all of it in each process, and call `jax.device_put`."""
     return jax.device_put(np.load(folder / "small.npy"), sharding)
 
 

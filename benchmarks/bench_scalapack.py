@@ -44,7 +44,7 @@ def time_solve(a, b):
 
 
 def ask(ranks, *order):
-    """Let the processes solve; return what they answer."""
+    """Solve in the processes; return their results."""
     ranks.stdin.write(json.dumps(order) + "\n")
     ranks.stdin.flush()
     return json.loads(ranks.stdout.readline())

@@ -246,7 +246,7 @@ measure(jax.numpy.sum, jax.ShapeDtypeStruct((64,), "float32", sharding=rows))"""
 
 @pytest.fixture
 def other_rows(project):
-    """Keep of other machines' programs one of another page, and further rows."""
+    """Write a table of other machines with a row of another page, and further rows."""
     table = project / "docs/reference/data/programs.csv"
     whole = table.read_text()
     head, first, *_ = whole.splitlines()

@@ -63,7 +63,7 @@ def originals(tmp_path_factory):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """Keep marks in a folder of the test."""
+    """Put marks into a folder of the test."""
     monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -91,7 +91,7 @@ def picture(site):
 
 
 def choose(site, choice):
-    """Name another cell, and build the site again."""
+    """Select another cell, and build the site again."""
     (site.folder / "docs" / module_pictures.PICTURES).write_text(choice)
     site.build()
 

@@ -1,10 +1,10 @@
 """Compile the programs of a page for machines that are not there.
 
 `tools/compilers.py FOLDER [NAME ...]` reads the programs from the page itself, from its
-cells with the tag `compiled`. FOLDER/compilers.csv keeps what each becomes on machines
-whose compilers a build of the site lacks, and FOLDER/schedules.csv the instructions of
-a few, in the order in which they run. Names of programs compile these again, and keep
-the other rows.
+cells with the tag `compiled`. FOLDER/compilers.csv has a row for each program and
+machine without a compiler in builds of the site. FOLDER/schedules.csv has the
+instructions of a few programs, in their order. Names of programs compile these again,
+and leave the other rows.
 """
 
 import contextlib

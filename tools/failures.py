@@ -1,4 +1,4 @@
-"""Let processes fail in every way, at JAX's own timeouts: `tools/failures.py FOLDER`.
+"""Make processes fail in every way, at JAX's own timeouts: `tools/failures.py FOLDER`.
 
 Each case of `CASES` is a small group of processes on this machine, of which the last
 does something in step 5, or is not started. FOLDER/failures.csv keeps what the others
@@ -26,7 +26,7 @@ LIMIT = 420  # seconds after which a group is given up; XLA:CPU would wait for 1
 SCRIPT = """
 import contextlib, ctypes, json, os, signal, sys, time
 if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: nobody outlives us
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 import jax
 import numpy as np
 

@@ -3,10 +3,10 @@
     tools/gate.py [--elapsed SECONDS]
 
 A step is a session of nox in a process group of its own, which ends with it. What may
-fail for want of time (a test that starts processes, a page about them) is repeated
-alone, at most twice, and each repeat is counted; a second answer of anything else is a
-fault. Logs and JUnit XML stay in `docs/_build/gate`. The end is a table of steps, every
-red page, test and link with the command that repeats it, and a sum.
+fail for lack of time (a test that starts processes, a page about them) is repeated
+alone, at most twice. Each repeat is counted; nothing else is repeated. Logs and JUnit
+XML stay in `docs/_build/gate`. The end is a table of steps, every red page, test and
+link with the command that repeats it, and a sum.
 """
 
 import argparse

@@ -1,12 +1,11 @@
 """Compile the book's programs for machines that are not there: `tools/pods.py FOLDER`.
 
 Each program of `PROGRAMS` is compiled for 8, 512 and 4096 TPU v5p chips and as many
-H100, one after the other and each in a process of its own, so that a compilation may
-be given up, and FOLDER/pods.csv keeps a row for each. FOLDER/torus.csv keeps how far
-apart neighbours in a mesh are on a torus, FOLDER/meshes.csv what leaves a host, for
-meshes of other shapes. Words after FOLDER choose programs, machines and numbers of
-chips, such as `summa h100 512`, or one of the other tables, `torus` and `meshes`; rows
-that they do not name stay.
+H100. Each compilation has a process of its own, so that it can be stopped, and a row in
+FOLDER/pods.csv. FOLDER/torus.csv has the distances on a torus between neighbours in a
+mesh, FOLDER/meshes.csv the bytes that leave a host, for meshes of other shapes. Words
+after FOLDER choose programs, machines and numbers of chips, such as `summa h100 512`,
+or one of the other tables, `torus` and `meshes`; rows that they do not name stay.
 
 `off_host` is what leaves the host that sends most, in bytes, if messages go as
 `measure` counts them: an all-to-all and a permutation straight to where they are

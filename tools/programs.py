@@ -1,14 +1,14 @@
 """Compile what pages measure for machines that are not there: `tools/programs.py`.
 
-Pages leave their programs in docs/_build/programs (see measure_hook.py). Those that are
-not kept yet are compiled for as many TPU v5p chips and H100 GPUs as they are for, and
-docs/reference/data/programs.csv keeps a row for each program and machine, this one
-included. Rows of programs that no page has any more go.
+Pages write their programs into docs/_build/programs (see measure_hook.py). Those
+without a row are compiled for as many TPU v5p chips and H100 GPUs as they have devices.
+docs/reference/data/programs.csv has a row for each program and machine, this one
+included. Rows of programs that no page has any more are removed.
 
-A row of another JAX or libtpu is none, so those are compiled again. `--sample=3`
-compiles three that are kept, and fails where the answer is another one; `BOOK_DRAW`, a
-commit's hash, draws them, and must have been set when the pages ran. Then it tests all
-machines that `examples.machines` names.
+Rows of another JAX or libtpu are compiled again. `--sample=3` compiles three stored
+programs, and fails where a row differs; `BOOK_DRAW`, a commit's hash, draws them, and
+must have been set when the pages ran. Then it tests all machines that
+`examples.machines` names.
 """
 
 import argparse

@@ -85,7 +85,7 @@ def missing_packages(*programs: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that systems hand out."""
+    """Return unused ports, below the range of ephemeral ports."""
     with contextlib.ExitStack() as stack:
         ports = set()
         while len(ports) < count:

@@ -114,8 +114,8 @@ def use_bundles(app, pagename, templatename, context, doctree):
 def is_apart(script, common) -> bool:
     """Return whether a page needs a script that is not in the bundle.
 
-    The lines in which the theme names the page are for a menu of versions that no page
-    has, and they would come before what they change.
+    The theme's lines about the page are for a menu of versions, which no page has. They
+    would run before what they change.
     """
     line = script.attributes.get("body") or ""
     return script not in common and not line.startswith("DOCUMENTATION_OPTIONS.")

@@ -39,7 +39,7 @@ ASIDE = (
     "reference/porting",
     "reference/sends",
     "reference/tables",
-)  # after the rest, where somebody asks for a name
+)  # after the rest, where the question is a name
 UNUSED = "_static/language_data.js", "_static/searchtools.js", "searchindex.js"
 PROSE, CODE, OUTPUT = "prose", "code", "output"
 HIDDEN = {"tag_exercise", "tag_solution"}

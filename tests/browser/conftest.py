@@ -21,7 +21,7 @@ class Handler(SimpleHTTPRequestHandler):
     """A static server that does not write to the terminal."""
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Write no log."""
 
 
 class Visit:

@@ -38,7 +38,7 @@ class Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Write no log."""
 
     def do_GET(self):
         """Send a file."""

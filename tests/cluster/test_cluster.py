@@ -205,7 +205,7 @@ def bits(home):
 
 
 def disturb(slurm, home, number):
-    """Tell a training to stop; when it has started again, kill a process."""
+    """Send a training a signal to stop; when it has started again, kill a process."""
     comes((home / "checkpoints").exists)  # by then all listen for signals
     slurm.run("scancel", "--signal=TERM", number)
     comes(lambda: slurm.job(number)["Restarts"] == "1")

@@ -74,7 +74,7 @@ def judge_answers(page):
 def faults_of(page, cells):
     """Warn of each fault in the cells of a page, and yield the failed options.
 
-    A page that uses an option anywhere leaves no text that it prints unspoken of.
+    Where any cell has an option, all text that the page prints must be expected.
     """
     strict = any(cell.options for cell in page.code)
     for number, (cell, outputs) in enumerate(cells, 1):

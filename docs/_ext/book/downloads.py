@@ -7,7 +7,7 @@
     llms.txt             all of these, each with a line on what it is
 
 Where `published` (the site's address) and `repository` (its address on GitHub) are set,
-a page also offers to launch its notebook on Colab and on Binder, from the branch that
+a page also has links to its notebook on Colab and on Binder. Both read the branch that
 holds the site.
 """
 

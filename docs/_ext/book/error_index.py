@@ -12,7 +12,7 @@ entry than the one that its cell counts for, or two of them.
 
     Raised     a cell that expects an error
     Entry      what is said of an error
-    matches    which entries fit a text that somebody pastes; `_static/find.js` does the
+    matches    which entries fit a text that a reader pastes; `_static/find.js` does the
                same for the search and for the box of the page, which is `errors.js`
 """
 

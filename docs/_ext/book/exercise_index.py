@@ -1,10 +1,10 @@
 """Generate the index of exercises: a line for each exercise of the book.
 
 The directive `exercise-index` becomes a list of all exercises, page by page in the
-order of the contents, each with a link to the exercise itself, its difficulty, and the
-first sentence of what it asks. For links, each exercise gets a target named after the
-tag of its stub. Its difficulty is the sum of the lines of its solution and of its wrong
-answers in `tests/wrong_answers`, in three classes.
+order of the contents. Each line has a link to the exercise, its difficulty, and its
+first sentence. For links, each exercise gets a target named after the tag of its stub.
+Its difficulty is the sum of the lines of its solution and of its wrong answers in
+`tests/wrong_answers`, in three classes.
 """
 
 from pathlib import Path

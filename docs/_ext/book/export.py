@@ -265,7 +265,7 @@ def add_init(files) -> list[Path]:
 def files_cell(files) -> list:
     """Return the cell that writes files beside the notebook, if there are any.
 
-    Modules are needed by the first cells of a page, where nobody wants to read them.
+    The first cells of a page import the modules, so they are packed here, unread.
     """
     if not files:
         return []
