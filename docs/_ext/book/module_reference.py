@@ -179,14 +179,14 @@ def members(node):
             yield each.target.id
 
 
-def test_file(file) -> Path:
+def file_of_tests(file) -> Path:
     """Return the file with the tests of a module."""
     return file.parents[2] / f"tests/{file.stem}/test_{file.stem}.py"
 
 
-def test_sentences(file) -> list[str]:
+def sentences(file) -> list[str]:
     """Return the names of a module's tests as sentences."""
-    tests = test_file(file)
+    tests = file_of_tests(file)
     tree = ast.parse(tests.read_text()) if tests.exists() else ast.Module([], [])
     names = [
         node.name.removeprefix("test_").replace("_", " ")
@@ -243,9 +243,9 @@ def links_line(file, page, others) -> str:
 
 def tests_text(file) -> str:
     """Return the names of a module's tests as sentences, folded."""
-    if not (found := test_sentences(file)):
+    if not (found := sentences(file)):
         return ""
-    name = test_file(file).relative_to(file.parents[2]).as_posix()
+    name = file_of_tests(file).relative_to(file.parents[2]).as_posix()
     start = f"(tests-{file.stem})=\n\n## What its tests say"
     count = f"{len(found)} sentences, each the name of a test in `{name}`"
     listed = "\n".join(f"- {sentence}" for sentence in found)
@@ -380,7 +380,7 @@ class ModulePage(Part):
         (name,) = self.arguments
         file = self.folder / f"{name}.py"
         self.note_former()
-        for each in file, test_file(file):
+        for each in file, file_of_tests(file):
             if each.exists():
                 self.env.note_dependency(each)
         page = self.state.document.next_node(nodes.section)
