@@ -47,6 +47,9 @@ def book(session):
         session.run_install(*make, str(BOOK))
     sync = nox.virtualenv.UV, "pip", "sync", "--quiet", "requirements.lock"
     session.run_install(*sync, f"--python={bin_folder / 'python'}")
+    (packages,) = BOOK.glob("[Ll]ib/**/site-packages")
+    paths = (str(Path(name).resolve()) for name in ("src", "docs/_ext", "tools"))
+    (packages / "shardbook.pth").write_text("\n".join(paths))  # Python looks there
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     here = {"PATH": path, "VIRTUAL_ENV": str(BOOK.resolve())}
     here["PYTHONDONTWRITEBYTECODE"] = ""  # imports are thrice as slow without

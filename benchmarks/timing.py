@@ -6,18 +6,15 @@ the same of it, so what is kept of every round is a ratio.
 """
 
 import os
-import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import jax
+import records
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-sys.path.append(str(ROOT / "tools"))
-
-import records  # noqa: E402  (lies in tools/)
 
 
 def seconds(f, *args):

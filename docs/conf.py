@@ -1,22 +1,14 @@
 """Sphinx settings. Every page with a kernel runs while the site is built."""
 
 import os
-import sys
 from pathlib import Path
+
+import execution
+
+from book import exercises, export, facts, kernels, marks, play
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path[:0] = [str(ROOT / "src"), str(DOCS / "_ext")]
-
-from book import (  # noqa: E402  (lies in _ext)
-    execution,
-    exercises,
-    export,
-    facts,
-    kernels,
-    marks,
-    play,
-)
 
 # The one place for the published address: with it, pages offer Colab and Binder.
 published = ""  # such as "https://shardbook.example.org"
@@ -32,16 +24,22 @@ KERNEL = {
     "SOURCE_DATE_EPOCH": "1767225600",  # Matplotlib writes the date into SVG
     "XLA_FLAGS": kernels.FLAGS,
 }
-os.environ |= KERNEL | {"JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": str(ROOT / "src")}
+os.environ |= KERNEL | {"JAX_NUM_CPU_DEVICES": "8"}
 
 project = "Shardbook"
 author = "the Shardbook authors"
 html_title = project
 extensions = [
     "accessibility",
-    "book",
-    "book.exercise_links",
+    "api_index",
+    "build_line",
     "bundle",
+    "cell_links",
+    "cells",
+    "downloads",
+    "error_directives",
+    "exercise_index",
+    "exercise_links",
     "every_lexer",
     "explorers",
     "link_preview",
@@ -85,7 +83,7 @@ execution_modules = str(ROOT / "src/examples")
 execution_programs = str(DOCS / "reference/data/programs.csv")
 nb_execution_mode = "cache"
 nb_execution_cache_path = str((marks.cache_folder() or DOCS / "_build") / "pages")
-nb_execution_allow_errors = True  # all cells run; _ext/book judges each of them
+nb_execution_allow_errors = True  # all cells run; _ext/cells.py judges each of them
 nb_execution_timeout = kernels.SECONDS
 nb_merge_streams = True
 nb_output_stderr = "remove-warn"  # no log line is published unseen

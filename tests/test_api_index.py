@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from book.api_index import Names, best_places, find_aliases, parse_cell, rank
+from api_index import Names, best_places, find_aliases, parse_cell, rank
 from tiny_site import HEAD, Site
 
 PAGE = """
@@ -45,7 +45,7 @@ def site(tmp_path):
     return Site(
         tmp_path,
         pages,
-        extensions=["myst_nb", "book.cells", "book.api_index"],
+        extensions=["myst_nb", "cells", "api_index"],
         nb_execution_mode="off",
         suppress_warnings=["myst-nb.lexer"],
     )

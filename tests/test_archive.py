@@ -26,7 +26,7 @@ LED_TO = re.compile(r'(?:href|src)="([^"#?:]+)')
 def build_site(folder):
     """Build a book of two pages and a module."""
     how = {
-        "extensions": ["myst_nb", "book.downloads"],
+        "extensions": ["myst_nb", "downloads"],
         "nb_execution_mode": "off",
         "execution_modules": str(folder / "src"),
         "html_theme": "sphinx_book_theme",

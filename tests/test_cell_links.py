@@ -43,7 +43,7 @@ def build(tmp_path):
         return Site(
             tmp_path,
             pages,
-            extensions=["myst_nb", "book.downloads", "book.cell_links"],
+            extensions=["myst_nb", "downloads", "cell_links"],
             execution_modules=str(tmp_path),
             nb_execution_mode="off",
             suppress_warnings=["myst-nb.lexer"],

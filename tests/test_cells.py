@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cells
 import pytest
-from book import cells, kernels
+
+from book import kernels
 
 EXTENSIONS = Path(__file__).parents[1] / "docs/_ext"
 CONF = """

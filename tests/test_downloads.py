@@ -13,9 +13,10 @@ import jax
 import nbformat
 import pytest
 import tiny_site
+from tiny_site import Site
+
 from book import export
 from book.page import Page
-from tiny_site import Site
 
 HEAD = f"""{tiny_site.HEAD.removesuffix("---\n")}\
 needs: jax rich
@@ -332,7 +333,7 @@ def test_code_that_is_included_in_an_indented_box_stands_there(book):
 def site(book):
     def build(**settings):
         settings = {
-            "extensions": ["myst_nb", "book.downloads"],
+            "extensions": ["myst_nb", "downloads"],
             "nb_execution_mode": "off",
             "nb_execution_cache_path": str(book / "cache"),
             "html_theme": "sphinx_book_theme",

@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tiny_site import HEAD, Site
+
 from book import error_index
 from book.page import Page
-from tiny_site import HEAD, Site
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TABLE = error_index.table_file(DOCS)
@@ -153,7 +154,7 @@ def site(tmp_path, cell):
     return Site(
         tmp_path,
         pages,
-        extensions=["myst_nb", "book.error_index"],
+        extensions=["myst_nb", "error_directives"],
         nb_execution_mode="off",
         nitpicky=True,
         exclude_patterns=["**/data"],

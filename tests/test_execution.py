@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from book.execution import digest_environment, insert_key
+from execution import digest_environment, insert_key
+from tiny_site import HEAD
+
 from book.facts import facts
 from book.page import Page
-from tiny_site import HEAD
 
 ROOT = Path(__file__).parents[1]
 NOT_COPIED = "_build", "__pycache__", ".*"  # where others may write meanwhile
@@ -38,6 +39,12 @@ def project(tmp_path_factory):
     for name in "one", "two":  # without JAX, whose import takes longer than all else
         (copy / f"src/examples/{name}.py").touch()
     return copy
+
+
+def environment(project):
+    """Return the environment in which the copy's own files are found first."""
+    paths = os.pathsep.join(str(project / name) for name in ("src", "docs/_ext"))
+    return os.environ | {"PYTHONPATH": paths}
 
 
 @pytest.fixture
@@ -76,7 +83,7 @@ def build(project):
         done = subprocess.run(
             [sys.executable, "-m", "sphinx", *strict, *only, *options, "docs", "html"],
             cwd=project,
-            env=os.environ | {"SHARDBOOK_CACHE": ""},  # what it keeps is its own
+            env=environment(project) | {"SHARDBOOK_CACHE": ""},  # its cache is its own
             capture_output=True,
             text=True,
             check=False,
@@ -181,6 +188,7 @@ def test_a_lie_fails_the_build_which_names_the_page_and_the_cell(project, tell):
     done = subprocess.run(
         [*build, only, "docs", "lies-html"],
         cwd=project,
+        env=environment(project),
         capture_output=True,
         text=True,
         check=False,

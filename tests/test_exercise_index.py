@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from book.exercise_index import difficulty, wrong_answers
-from book.page import Page, first_sentence
+from exercise_index import difficulty, wrong_answers
 from tiny_site import HEAD, Site
+
+from book.page import Page, first_sentence
 
 PAGE = """
 # The page of {name}
@@ -37,7 +38,7 @@ def site(tmp_path):
     return Site(
         tmp_path,
         pages,
-        extensions=["myst_nb", "book.exercise_index"],
+        extensions=["myst_nb", "exercise_index"],
         myst_enable_extensions=["colon_fence"],
         nb_execution_mode="off",
         nitpicky=True,

@@ -54,7 +54,7 @@ def site(tmp_path):
         return Site(
             tmp_path,
             PAGES,
-            extensions=["myst_nb", "book.exercise_links"],
+            extensions=["myst_nb", "exercise_links"],
             myst_enable_extensions=["colon_fence"],
             nb_execution_mode="off",
             execution_modules=str(tmp_path / "src"),

@@ -23,7 +23,7 @@ PAGES = {
     "hold.md": PAGE.format(verb="hold"),
 }
 HOW = {
-    "extensions": ["myst_nb", "book.downloads", "link_preview", "sphinxext.opengraph"],
+    "extensions": ["myst_nb", "downloads", "link_preview", "sphinxext.opengraph"],
     "ogp_site_url": f"{ADDRESS}/",
     "ogp_enable_meta_description": False,
     "nb_execution_mode": "off",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import incremental
 import pytest
+
 from book import marks
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +25,7 @@ def pytest_configure(config):
 SETTINGS = """
 [tool.pytest]
 testpaths = ["tests"]
-pythonpath = ["src", "docs/_ext", "tests"]
+pythonpath = ["src", "tests"]
 """
 FILES = {
     "pyproject.toml": SETTINGS,
@@ -51,10 +52,10 @@ def originals(tmp_path_factory):
     for name, text in FILES.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)
-    (project / "docs/_ext/book").mkdir(parents=True)
-    for name in "docs/_ext/book/marks.py", "tests/incremental.py":
+    (project / "src/book").mkdir(parents=True)
+    for name in "src/book/marks.py", "tests/incremental.py":
         shutil.copy(ROOT / name, project / name)
-    (project / "docs/_ext/book/__init__.py").touch()
+    (project / "src/book/__init__.py").touch()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     subprocess.run(["git", "add", "-A"], cwd=project, check=True)
     assert run(project, SHARDBOOK_CACHE=str(cache)) == (0, ALL)

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import measure_hook
 import pytest
-from book import notes, program_table
-from book.facts import facts
 from on_devices import mesh_of
 from records import read_table
 
+from book import notes, program_table
+from book.facts import facts
 from examples import communication
 from examples.communication import Collective, Program, measure
 
@@ -85,7 +85,6 @@ def test_a_program_is_told_by_what_it_does_and_by_its_shardings():
 
 KEY = """\
 import sys
-sys.path[:0] = {paths}
 import measure_hook, jax, jax.numpy as jnp
 from jax.experimental.custom_partitioning import custom_partitioning
 jax.config.update("jax_platforms", "cpu")
@@ -131,9 +130,8 @@ def test_notes_of_a_page_come_back_with_its_key(tmp_path, monkeypatch):
 
 
 def test_another_process_finds_the_same_key():
-    code = KEY.format(paths=[str(ROOT / "tools"), str(ROOT / "src")])
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX", "XLA"))}
-    runs = ([sys.executable, "-c", code, junk] for junk in "19")
+    runs = ([sys.executable, "-c", KEY, junk] for junk in "19")
     options = {"env": clean, "capture_output": True, "text": True}
     keys = {subprocess.run(run, check=True, **options).stdout for run in runs}
     assert len(keys) == 1
@@ -254,10 +252,9 @@ def test_a_commit_draws_some_of_what_is_kept_and_no_commit_draws_nothing(monkeyp
 
 HOOK = """\
 import runpy, sys
-tool, hook, folder = sys.argv[1:]
+tool, hook = sys.argv[1:]
 runpy.run_path(hook)["watch"](tool)
 assert "jax" not in sys.modules
-sys.path.insert(0, folder)
 import examples.other
 from examples import communication
 print(communication.installed)
@@ -273,8 +270,9 @@ def test_the_hook_waits_for_the_import_and_touches_nothing_else(tmp_path):
     tool.write_text(
         "def install(module, programs, notes): module.installed = notes or 'yes'"
     )
-    run = [sys.executable, "-c", HOOK, tool, program_table.__file__, tmp_path]
+    run = [sys.executable, "-c", HOOK, tool, program_table.__file__]
     clean = {k: v for k, v in os.environ.items() if k != "BOOK_NOTES"}
+    clean["PYTHONPATH"] = str(tmp_path)
     done = subprocess.run(run, env=clean, capture_output=True, text=True, check=True)
     assert done.stdout == "yes\n"
 

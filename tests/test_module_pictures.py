@@ -4,14 +4,16 @@ import re
 import tomllib
 from pathlib import Path
 
+import module_pictures
 import pytest
-from book import module_pictures, module_reference
-from book.page import Page
 from docutils import nodes
 from tiny_site import HEAD, Site
 
+from book import module_reference
+from book.page import Page
+
 ROOT = Path(__file__).parents[1]
-DECLARED = tomllib.loads((ROOT / "docs" / module_pictures.PICTURES).read_text())
+DECLARED = tomllib.loads((ROOT / "docs" / module_reference.PICTURES).read_text())
 MODULES = module_reference.files(ROOT / "src/examples")
 
 PROJECT = """[project]
@@ -68,12 +70,12 @@ def build(tmp_path, monkeypatch):
             "reference/modules.md": "# Modules\n",
             "index.md": tree,
             "taught.md": TAUGHT,
-            module_pictures.PICTURES: choice,
+            module_reference.PICTURES: choice,
         }
         return Site(
             tmp_path,
             pages | more,
-            extensions=["myst_nb", "book.downloads", "book.module_reference"],
+            extensions=["myst_nb", "downloads", "module_directives"],
             myst_enable_extensions=["colon_fence"],
             execution_modules=str(examples),
             nb_execution_mode="cache",
@@ -92,7 +94,7 @@ def picture(site):
 
 def choose(site, choice):
     """Select another cell, and build the site again."""
-    (site.folder / "docs" / module_pictures.PICTURES).write_text(choice)
+    (site.folder / "docs" / module_reference.PICTURES).write_text(choice)
     site.build()
 
 

@@ -4,10 +4,11 @@ import posixpath
 import re
 
 import pytest
-from book import module_reference
-from book.page import Page
 from sphinx.util.inventory import InventoryFile
 from tiny_site import Site
+
+from book import module_reference
+from book.page import Page
 
 MODULE = '''"""{name}: one idea, in
 one sentence.
@@ -97,7 +98,7 @@ def site(tmp_path, monkeypatch):
         extensions=[
             "myst_nb",
             "sphinx_design",
-            "book.module_reference",
+            "module_directives",
         ],
         myst_enable_extensions=["colon_fence"],
         execution_modules=str(examples),

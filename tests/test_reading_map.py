@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from tiny_site import Site
+
 from book import contents, reading_map
 from book.page import Page
 from book.plain_markdown import to_markdown
-from tiny_site import Site
 
 DOCS = Path(__file__).parents[1] / "docs"
 INDEX = """\
@@ -50,7 +51,7 @@ PAGES = {
     "c/v.md": "# V\n\nSee [y](../b/y.md).\n",
     "d/list.md": "# A list\n",
 }
-SETTINGS = {"extensions": ["myst_nb", "book.reading_map"], "nb_execution_mode": "off"}
+SETTINGS = {"extensions": ["myst_nb", "map_directives"], "nb_execution_mode": "off"}
 SETTINGS["myst_heading_anchors"] = 1
 
 

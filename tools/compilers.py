@@ -18,8 +18,6 @@ from typing import NamedTuple
 import jax
 from records import COMPILERS, ROOT, Row, read_table, write_table
 
-sys.path += [str(ROOT / "docs/_ext"), str(ROOT / "src")]
-
 from book.page import Page
 
 PAGE = ROOT / "docs/global-view/compilers.md"

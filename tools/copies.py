@@ -4,14 +4,12 @@
 """
 
 import re
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "docs/_ext"))
+from book import module_reference
+from book.facts import facts
 
-from book import module_reference  # noqa: E402  (lies in docs/_ext)
-from book.facts import facts  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 COLOURED = "docs/_static/site.css", "docs/_static/logo.svg", "docs/figures/*.svg"
 

@@ -1,7 +1,8 @@
 """Make the environments in which pages are played."""
 
 import site_cells
-from book import play  # lies in docs/_ext, which `kept` adds to the path
+
+from book import play
 
 if __name__ == "__main__":
     for needs in sorted({tuple(page.needs) for page in site_cells.find_pages([])}):

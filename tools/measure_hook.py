@@ -1,6 +1,6 @@
 """Show and store the programs that pages measure, for other machines.
 
-A kernel that runs a page calls `install` (see docs/_ext/book/program_table.py). From
+A kernel that runs a page calls `install` (see src/book/program_table.py). From
 then on `measure` shows a program as compiled for this machine, and beside it the rows
 of the machines in `MACHINES`. A program's key is a digest of its StableHLO: JAX's own
 output with all shardings, before any compiler. While the site is built, each program of

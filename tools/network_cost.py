@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "src"))
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402

@@ -33,8 +33,6 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 from records import COMPILERS, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "src"))  # for the modules whose bytes are told
-
 from pod_programs import CHIPS, MESHES, PROGRAMS, Program  # noqa: E402
 
 from examples.communication import Collective, read  # noqa: E402

@@ -26,18 +26,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 os.environ["JAX_PLATFORMS"] = "cpu"
-sys.path += [str(ROOT / "src"), str(DOCS / "_ext")]
 
 import measure_hook  # noqa: E402  (JAX reads the variable above)
 import numpy as np  # noqa: E402
-from book import notes, program_table  # noqa: E402
-from book.page import pages  # noqa: E402
 from jax._src import compiler  # noqa: E402  (a lowered program has no public way in)
 from jax._src.interpreters import mlir  # noqa: E402
 from jax._src.lib import xla_client  # noqa: E402
 from jax._src.lib.mlir import ir  # noqa: E402
 from records import COMPILERS, read_table, write_table  # noqa: E402
 
+from book import notes, program_table  # noqa: E402
+from book.page import pages  # noqa: E402
 from examples import communication  # noqa: E402
 from examples.machines import described  # noqa: E402
 

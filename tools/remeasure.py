@@ -12,10 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "docs/_ext"))
+from book.facts import facts, locked_version
 
-from book.facts import facts, locked_version  # noqa: E402  (lies in docs/_ext)
+ROOT = Path(__file__).resolve().parents[1]
 
 COMPILERS = f"uv run --quiet --no-project --with=libtpu=={facts().libtpu}"
 for package in "jax-cuda13-plugin", "jax-cuda13-pjrt":

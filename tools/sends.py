@@ -27,7 +27,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 os.environ["JAX_NUM_CPU_DEVICES"] = "8"
 os.environ["JAX_PLATFORMS"] = "cpu"
-sys.path += [str(ROOT / "src")]
 
 import jax  # noqa: E402  (after its environment)
 import jax.numpy as jnp  # noqa: E402

@@ -1,17 +1,14 @@
 """Read the outputs of cells from the notebooks of the built site."""
 
-import sys
 from pathlib import Path
 
 import nbformat
 
+from book.page import pages
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SITE = DOCS / "_build/html"
-
-sys.path.insert(0, str(DOCS / "_ext"))
-
-from book.page import pages  # noqa: E402  (lies in docs/_ext)
 
 
 def find_pages(names, docs=DOCS):

@@ -9,16 +9,14 @@ exercise that can be answered in an explorer, the judge's words for every spec.
 import contextlib
 import io
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 os.environ["JAX_NUM_CPU_DEVICES"] = "8"
 os.environ["JAX_PLATFORMS"] = "cpu"
-sys.path += [str(ROOT / "src"), str(ROOT / "docs/_ext")]
 
-import explorer_specs as asked  # noqa: E402  (lies in docs/_ext)
+import explorer_specs as asked  # noqa: E402  (after the environment)
 import jax  # noqa: E402  (after its environment)
 from records import write_table  # noqa: E402
 

@@ -13,12 +13,11 @@ from pathlib import Path
 os.environ["JAX_NUM_CPU_DEVICES"] = "8"
 os.environ["JAX_PLATFORMS"] = "cpu"
 ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT / "src"), str(ROOT / "docs/_ext")]
 
 import jax  # noqa: E402  (after its environment)
-from book.facts import locked_version  # noqa: E402
 from records import COMPILERS, write_table  # noqa: E402
 
+from book.facts import locked_version  # noqa: E402
 from examples import atlas  # noqa: E402
 from examples.communication import read  # noqa: E402
 from examples.machines import described  # noqa: E402

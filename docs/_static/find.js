@@ -44,7 +44,7 @@ finder.asked = text => {
 
 // ------------------------------------------------------------- the words of a message
 
-// Which constant words stand in a text, as `matches` in docs/_ext/book/error_index.py says:
+// Which constant words stand in a text, as `matches` in src/book/error_index.py says:
 // for the search, and for the box of the page of errors.
 finder.gap = 400; // characters that `...` may stand for
 finder.noise = /^\s*(?:\[[a-z ]*\d+\]:?|E(?= )|[>!|])\s*/; // before lines, from test runners and launchers

@@ -5,7 +5,6 @@ the styles of the book on a bare page; the site is looked at by test_site.py.
 """
 
 import re
-import sys
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -14,9 +13,6 @@ import explorer_specs
 import explorers
 import pytest
 from built_site import AXE
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from tiny_site import Site
 
 STATIC = Path(__file__).resolve().parents[2] / "docs/_static"

@@ -330,7 +330,7 @@ def alive(*needed):
 def test_a_run_that_is_killed_leaves_nothing(need, number):
     need("slurmctld", "slurmd", "srun", "sbatch")
     script = """
-import signal, sys; sys.path.insert(0, "tools")
+import signal
 from throwaway import Slurm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup and & ignore it
 with Slurm() as slurm:

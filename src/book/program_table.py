@@ -16,7 +16,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs/reference/data/programs.csv"
 TOOL = ROOT / "tools/measure_hook.py"
 MODULE = "examples.communication"

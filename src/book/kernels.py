@@ -13,7 +13,7 @@ from traitlets.config import Configurable
 
 START = Path(__file__).with_name("start_kernel.py")
 HOOK = Path(__file__).with_name("program_table.py")
-MEASURE = Path(__file__).resolve().parents[3] / "tools/measure_hook.py"
+MEASURE = Path(__file__).resolve().parents[2] / "tools/measure_hook.py"
 FLAGS = (  # a collective waits for a device that stands still
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600 "
     "--xla_cpu_collective_call_terminate_timeout_seconds=900"

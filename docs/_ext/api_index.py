@@ -17,11 +17,11 @@ from html import escape
 from pathlib import Path
 from posixpath import relpath
 
+from cells import cell_source, is_code
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from book import contents
-from book.cells import cell_source, is_code
 from book.page import Block, Page, parts
 
 LINKS, OF_A_PAGE = 5, 2
@@ -271,7 +271,7 @@ def fill_places(app, doctree, name):
 
 def setup(app):
     """Register the directive."""
-    app.setup_extension("book.filters")
+    app.setup_extension("filters")
     app.add_directive("api-index", ApiIndex)
     app.add_node(Table)
     app.connect("doctree-read", collect_names, priority=600)  # after `cells`

@@ -6,40 +6,22 @@ program made last. The build fails where the cell is gone, or gives nothing to s
 module's page is written again when the other is read again.
 """
 
-import json
 import re
-import tomllib
 from dataclasses import replace
 
+from cells import cell_source, failures, is_code
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from book.cells import cell_source, failures, is_code
 from book.guards import tidy
+from book.module_reference import PICTURES
 from book.page import Block, Page, parts
 
 log = logging.getLogger(__name__)
-PICTURES = "reference/data/modules.toml"
-PLACE = """\
-```{{module-picture}} {page}
-:cell: {cell}
-
-{shows}
-```"""
 REPR = re.compile(r"<.*>\Z", re.S)  # of what has no text of its own
-
-
-def picture_directive(docs, name) -> str:
-    """Return the place of a module's picture in MyST, or nothing if it has none."""
-    file = docs / PICTURES
-    found = tomllib.loads(file.read_text()) if file.exists() else {}
-    if name not in found:
-        return ""
-    quoted = json.dumps(found[name]["cell"], ensure_ascii=False)  # as YAML reads it
-    return PLACE.format(**found[name] | {"cell": quoted})
 
 
 # ------------------------------------------------------------------------ the cell
@@ -232,7 +214,7 @@ def expand(source, name, render) -> str:
 
 def setup(app):
     """Register the directive, the transform and the handlers."""
-    app.setup_extension("book.cells")  # it keeps the names of the pages that failed
+    app.setup_extension("cells")  # it keeps the names of the pages that failed
     app.add_node(Place)
     app.add_directive("module-picture", ModulePicture)
     app.add_post_transform(Fill)

@@ -11,10 +11,10 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from urllib.parse import urlencode
 
+from cells import cell_source, is_code
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from book.cells import cell_source, is_code
 from book.facts import locked_version
 
 FORM = "a-claim-is-wrong.yaml"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nbformat.v4 import new_code_cell
 
-WRONG_ANSWERS = Path(__file__).resolve().parents[3] / "tests/wrong_answers"
+WRONG_ANSWERS = Path(__file__).resolve().parents[2] / "tests/wrong_answers"
 ATTEMPT = Path(__file__).with_name("attempt.py")  # what the kernel is given
 CODE = """\
 def _try(sources, names, own):

@@ -89,7 +89,7 @@ class Targets(SphinxTransform):
 
 def setup(app):
     """Register the directive and the transform."""
-    app.setup_extension("book.filters")
+    app.setup_extension("filters")
     app.add_directive("exercise-index", ExerciseIndex)
     app.add_transform(Targets)
     app.connect("env-get-outdated", outdated_pages)

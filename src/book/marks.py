@@ -18,8 +18,8 @@ import time
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-VARIABLES = re.compile(r"JAX_|XLA_|TF_|PYTHON|OPENBLAS|OMP_|MATPLOTLIB|BOOK_")
+ROOT = Path(__file__).resolve().parents[2]
+VARIABLES = re.compile(r"JAX_|XLA_|TF_CPP|PYTHON|OPENBLAS|OMP_|MATPLOTLIB|BOOK_")
 LIFE = 14 * 24 * 3600  # seconds
 PROGRAMS = {  # which say their versions, where they are
     "slurmctld": "-V",

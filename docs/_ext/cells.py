@@ -164,7 +164,7 @@ def merge_failures(app, env, docnames, other):
 
 def setup(app):
     """Register the handlers."""
-    app.setup_extension("book.execution")
+    app.setup_extension("execution")
     app.connect("doctree-read", judge_page, priority=400)  # before all that read code
     app.connect("html-page-context", format_fold_lines)
     app.connect("env-get-outdated", lambda app, env, *_: failures(env) & env.found_docs)

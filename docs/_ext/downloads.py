@@ -17,20 +17,14 @@ from posixpath import basename
 from typing import NamedTuple
 from urllib.parse import quote
 
+import api_index
+import cells
+import exercise_index
 import explorers
+import module_pictures
 from sphinx.util import logging
 
-from book import (
-    api_index,
-    cells,
-    contents,
-    error_index,
-    exercise_index,
-    export,
-    module_pictures,
-    module_reference,
-    reading_map,
-)
+from book import contents, error_index, export, module_reference, reading_map
 from book.page import Block, Page, parts
 
 log = logging.getLogger(__name__)
@@ -192,7 +186,7 @@ def llms_line(page, start) -> str:
 
 def setup(app):
     """Register the settings and the handlers."""
-    app.setup_extension("book.execution")  # it owns the setting `execution_modules`
+    app.setup_extension("execution")  # it owns the setting `execution_modules`
     for name in "published", "repository":
         app.add_config_value(name, "", "env", str)
     app.connect("env-before-read-docs", note_changes)

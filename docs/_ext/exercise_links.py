@@ -9,8 +9,7 @@ from html import escape
 from posixpath import basename
 
 from docutils import nodes
-
-from book.downloads import launches, page_of
+from downloads import launches, page_of
 
 
 def add_links(app, doctree):
@@ -46,6 +45,6 @@ def stub_id(page, exercise) -> str:
 
 def setup(app):
     """Register the handler."""
-    app.setup_extension("book.downloads")  # it owns the settings of the address
+    app.setup_extension("downloads")  # it owns the settings of the address
     app.connect("doctree-read", add_links)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
