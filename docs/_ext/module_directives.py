@@ -8,9 +8,9 @@ from sphinx.ext.napoleon import GoogleDocstring
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from book import module_reference
 from book.module_reference import (
     FORMER,
-    PACKAGE,
     PAGES_OF_MODULES,
     file_of_tests,
     files,
@@ -75,7 +75,11 @@ class ModuleReference(Part):
         for name in dict.fromkeys([f"module-{file.stem}", file.stem]):
             place["names"].append(name)
         self.state.document.note_explicit_target(place)
-        more = [f"module-{file.stem}", f"module-{PACKAGE}{file.stem}", file.stem]
+        more = [
+            f"module-{file.stem}",
+            f"module-{module_reference.PACKAGE}{file.stem}",
+            file.stem,
+        ]
         more.append(file.stem.replace("_", "-"))
         place["ids"] += [
             name
