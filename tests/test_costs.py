@@ -270,7 +270,7 @@ def test_every_module_with_a_cost_is_here_and_the_largest_case_has_all_windows()
     with devices((2, 4)):
         assert len(lu.windows(lu.plan(2048))) == lu.STAGES == 8
         plan = cholesky.plan_elimination(2048)
-        assert len(cholesky.stretches(plan)) == cholesky.STAGES == 4
+        assert len(cholesky.plan_windows(plan)) == cholesky.STAGES == 4
 
 
 def test_other_functions_have_no_cost():

@@ -158,20 +158,20 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def common(*arrays: Array) -> jnp.dtype:
+def result_type(*arrays: Array) -> jnp.dtype:
     """Return the type of a result, also where JAX shall promote nothing by itself."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 
 
-def sizes(block: Array, part: Array) -> Array:
+def abs_product(block: Array, part: Array) -> Array:
     """Return `|block| |part|`: [n, n'], [n', K] -> [n, K]."""
     return dot(jnp.abs(block), jnp.abs(part))
 
 
 @jax.jit(static_argnames=("multiply", "axes"))
 def blocks_times(multiply: Callable, a: Array, x: Array, axes: Axes) -> Array:
-    """Return a x by `dot`, or `|a| |x|` by `sizes`, and leave a in its blocks.
+    """Return a x by `dot`, or `|a| |x|` by `abs_product`, and leave a in its blocks.
 
     a: [N@x, N@y], x: [N, K] -> [N, K] on all devices; zeros fill up what the mesh does
     not divide
@@ -191,7 +191,7 @@ def blocks_times(multiply: Callable, a: Array, x: Array, axes: Axes) -> Array:
 
 @jax.jit(static_argnames=("multiply", "axes"))
 def times_in_blocks(multiply: Callable, a: Array, x: Array, axes: Axes) -> Array:
-    """Return a x by `dot`, or `|a| |x|` by `sizes`, of blocks without rest.
+    """Return a x by `dot`, or `|a| |x|` by `abs_product`, of blocks without rest.
 
     a: [N@x, N@y], x: [N@x, K@y] -> [N@x, K@y]. A step brings a strip of every block of
     columns of a together along y, and those rows of x along x.
@@ -255,7 +255,7 @@ def exponent(x: Array, axis: int | None = None) -> Array:
     return jnp.where(good, jnp.frexp(jnp.where(good, largest, 1))[1], -10_000)
 
 
-def times_power(x: Array, by: Array) -> Array:
+def ldexp(x: Array, by: Array) -> Array:
     """Return x 2^by, in two halves, so that only what has no room is lost."""
     one = jnp.ones((), jnp.finfo(x.dtype).dtype)
     first, last = (jnp.ldexp(one, e).astype(x.dtype) for e in (by // 2, by - by // 2))
@@ -301,18 +301,18 @@ def require_inverse(inverse, axes: Axes):
 
 
 @jax.custom_jvp
-def underived(numbers, *inputs: Array):
-    """Return these numbers, of which every derivative by the inputs shall be NaN."""
+def nan_derivative(numbers, *inputs: Array):
+    """Return these numbers; every derivative of them by the inputs is NaN."""
     del inputs
     return numbers
 
 
-@underived.defjvp
-def _nan(primals, tangents):
+@nan_derivative.defjvp
+def _nan_derivative_jvp(primals, tangents):
     change = sum(t.sum().real for t in tangents[1:]) * 0
     nan = jax.custom_derivatives.linear_call(
         lambda _, t: t * jnp.nan,
-        lambda _, t: jnp.where(t == 0, 0, jnp.nan),  # who does not ask is not told
+        lambda _, t: jnp.where(t == 0, 0, jnp.nan),  # 0 where nobody asks
         (),
         change,
     )
@@ -332,7 +332,7 @@ def condition(a: Array, inverse, axes: Axes = AXES) -> Array:
     known = lax.stop_gradient(a)
     e = exponent(known)
     norm = inverse.transposed().norms(jnp.ones((len(a), 0), a.dtype), e)[1]
-    return underived(norm1(times_power(known, -e), axes) * norm, a)
+    return nan_derivative(norm1(ldexp(known, -e), axes) * norm, a)
 
 
 def require_solution(a: Array, b: Array, x: Array, axes: Axes):
@@ -356,13 +356,13 @@ def assess(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> Report:
     """
     require_solution(a, b, x, axes)
     require_inverse(inverse, ())
-    dtype, sides = common(a, b, x), (len(a), math.prod(b.shape[1:]))
+    dtype, sides = result_type(a, b, x), (len(a), math.prod(b.shape[1:]))
     known = [lax.stop_gradient(v).astype(dtype) for v in (a, b, x)]
     columns = [place(v.reshape(sides), jax.P()) for v in known[1:]]
     product = functools.partial(blocks_times, axes=axes)
-    numbers = judged([known[0], *columns], len(a), inverse, product)
+    numbers = error_bounds([known[0], *columns], len(a), inverse, product)
     each = [v.reshape(b.shape[1:]) for v in numbers[:3]]
-    return Report(*underived((*each, numbers[3]), a, b, x), len(a), x.dtype.name)
+    return Report(*nan_derivative((*each, numbers[3]), a, b, x), len(a), x.dtype.name)
 
 
 def assess_blocks(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> Report:
@@ -380,28 +380,28 @@ def assess_blocks(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> R
     require_inverse(inverse, axes)
     if b.ndim != 2:
         raise ValueError(f"b {b.shape} is no matrix: pass [N, K], or call assess")
-    dtype, n = common(a, b, x), len(a)
+    dtype, n = result_type(a, b, x), len(a)
     known = [lax.stop_gradient(v).astype(dtype) for v in (a, b, x)]
-    known = [place(with_filling(v, axes), jax.P(*axes)) for v in known]
+    known = [place(pad_columns(v, axes), jax.P(*axes)) for v in known]
     product = functools.partial(times_in_blocks, axes=axes)
-    numbers = judged(known, n, inverse, product)
-    each = [first_numbers(v, b.shape[1]) for v in numbers[:3]]
-    return Report(*underived((*each, numbers[3]), a, b, x), n, x.dtype.name)
+    numbers = error_bounds(known, n, inverse, product)
+    each = [unpad_vector(v, b.shape[1]) for v in numbers[:3]]
+    return Report(*nan_derivative((*each, numbers[3]), a, b, x), n, x.dtype.name)
 
 
-def with_filling(v: Array, axes: Axes) -> Array:
+def pad_columns(v: Array, axes: Axes) -> Array:
     """Return a matrix with zeros, up to what the mesh divides."""
     units = mesh_sizes(*axes)
     more = [(0, -size % unit) for size, unit in zip(v.shape, units, strict=True)]
     return jnp.pad(v, more) if any(pad for _, pad in more) else v
 
 
-def first_numbers(v: Array, size: int) -> Array:
+def unpad_vector(v: Array, size: int) -> Array:
     """Return as many numbers: as they lie, or on all devices if there are more."""
     return v if len(v) == size else place(v, jax.P())[:size]
 
 
-def judged(known: list, n: int, inverse, product: Callable) -> tuple[Array, ...]:
+def error_bounds(known: list, n: int, inverse, product: Callable) -> tuple[Array, ...]:
     """Return the numbers of a report: three of [K], one of [].
 
     known: a [N@x, N@y], b and x [N, K], of n equations, and zeros where these are less.
@@ -412,8 +412,8 @@ def judged(known: list, n: int, inverse, product: Callable) -> tuple[Array, ...]
     of_x = jnp.maximum(exponent(x, 0), exponent(b, 0) - of_a)
     of_a, of_x = (jnp.where(e < -4000, 0, e) for e in (of_a, of_x))
     norms = functools.partial(inverse.norms, by=of_a, n=n)
-    b, x = times_power(b, -(of_a + of_x)[None]), times_power(x, -of_x[None])
-    return scaled_numbers([times_power(a, -of_a), b, x], n, norms, product)
+    b, x = ldexp(b, -(of_a + of_x)[None]), ldexp(x, -of_x[None])
+    return scaled_bounds([ldexp(a, -of_a), b, x], n, norms, product)
 
 
 def ratio(small: Array, large: Array) -> Array:
@@ -423,24 +423,24 @@ def ratio(small: Array, large: Array) -> Array:
     return jnp.where(jnp.isfinite(small + large), quotient, jnp.nan)
 
 
-def tallest(v: Array) -> Array:
+def column_max(v: Array) -> Array:
     """Return the largest number of each column, or NaN: [N, K] -> [K], as it lies."""
     # a maximum that devices agree on may lose NaN
     return jnp.where(jnp.isnan(v).any(0), jnp.nan, v.max(0))
 
 
-def scaled_numbers(known: list, n: int, norms, product: Callable) -> tuple[Array, ...]:
-    """Do what `judged` says, for numbers around 1."""
+def scaled_bounds(known: list, n: int, norms, product: Callable) -> tuple[Array, ...]:
+    """Do what `error_bounds` says, for numbers around 1."""
     a, b, x = known
     unit, norm = jnp.finfo(a.dtype).eps / 2, norm_inf(a)
     residual = jnp.abs(b - product(dot, a, x))
-    size = product(sizes, a, x) + jnp.abs(b)
+    size = product(abs_product, a, x) + jnp.abs(b)
     rounded = residual + (n + 1) * unit * size
     errors, inverse = norms(rounded.astype(a.dtype))
-    largest = tallest(jnp.abs(x))
-    backward = ratio(tallest(residual), norm * largest + tallest(jnp.abs(b)))
+    largest = column_max(jnp.abs(x))
+    backward = ratio(column_max(residual), norm * largest + column_max(jnp.abs(b)))
     forward = ratio(errors, largest)
-    return backward, tallest(ratio(residual, size)), forward, norm * inverse
+    return backward, column_max(ratio(residual, size)), forward, norm * inverse
 
 
 def main():

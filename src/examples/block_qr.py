@@ -149,25 +149,25 @@ def stages(steps: int) -> list[tuple[int, int]]:
     return [(i, j) for i, j in itertools.pairwise(cuts) if i < j]
 
 
-def with_zeros(a: Array, plan: Plan) -> Array:
+def pad_blocks(a: Array, plan: Plan) -> Array:
     """Lay a matrix out in blocks; zeros fill it up if the mesh does not divide it."""
     more = zip(a.shape, plan.sizes, strict=True)
     return place(jnp.pad(a, [(0, -n % size) for n, size in more]), plan.blocks)
 
 
-def without_zeros(a: Array, shape: tuple[int, int], plan: Plan) -> Array:
+def unpad_blocks(a: Array, shape: tuple[int, int], plan: Plan) -> Array:
     """Drop what filled up; an axis of the mesh that divides no more holds all."""
     parts = zip(shape, plan.axes, plan.sizes, strict=True)
     spec = jax.P(*(name if n % size == 0 else None for n, name, size in parts))
     return a if a.shape == shape else place(a, spec)[: shape[0], : shape[1]]
 
 
-def places_in_turn(count: int, axis: str) -> Array:
+def cyclic_indices(count: int, axis: str) -> Array:
     """Return the numbers of the own rows, or columns, of a matrix taken in turn."""
     return count_up(count) * lax.axis_size(axis) + lax.axis_index(axis)
 
 
-def redeal(rows: Array, axis: str, in_turn: bool) -> Array:
+def redistribute(rows: Array, axis: str, to_cyclic: bool) -> Array:
     """Deal rows out in turn, if they lie in blocks, or back: [n, k] -> [n, k].
 
     Of n rows a device, each gets ceil(n / size) from each other, or one less.
@@ -177,19 +177,19 @@ def redeal(rows: Array, axis: str, in_turn: bool) -> Array:
         return rows
     other, slot = count_up(size)[:, None], count_up(ceil_div(n, size))[None]
     # row number `at` of the block at `home` goes to `guest`, where it is number `place`
-    home, guest = (rank, other) if in_turn else (other, rank)
+    home, guest = (rank, other) if to_cyclic else (other, rank)
     at = (guest - home * n) % size + slot * size
-    local = at if in_turn else (home * n + at) // size
+    local = at if to_cyclic else (home * n + at) // size
     sent = rows.at[jnp.where(at < n, local, n).ravel()].get(mode="fill", fill_value=0)
     came = lax.all_to_all(sent, axis, 0, 0, tiled=True)
-    index = places_in_turn(n, axis) if in_turn else rank * n + count_up(n)
-    sender = index // n if in_turn else index % size
+    index = cyclic_indices(n, axis) if to_cyclic else rank * n + count_up(n)
+    sender = index // n if to_cyclic else index % size
     return came[sender * slot.size + index % n // size]
 
 
-def redeal_columns(block: Array, axis: str, in_turn: bool) -> Array:
+def redistribute_columns(block: Array, axis: str, to_cyclic: bool) -> Array:
     """Deal columns out in turn, or back: [m, n] -> [m, n]."""
-    return redeal(block.T, axis, in_turn).T
+    return redistribute(block.T, axis, to_cyclic).T
 
 
 def gather_rows(block: Array, step: Array, plan: Plan) -> Array:
@@ -206,13 +206,13 @@ def gather_columns(block: Array, step: Array, plan: Plan) -> Array:
     return every.reshape(len(block), plan.width)
 
 
-def own_in_turn(rows: Array, axis: str) -> Array:
+def cyclic_share(rows: Array, axis: str) -> Array:
     """Return every size-th of the rows of a step, from the own rank on."""
     cut = rows.reshape(-1, lax.axis_size(axis), *rows.shape[1:])
     return lax.dynamic_index_in_dim(cut, lax.axis_index(axis), 1, keepdims=False)
 
 
-def grown(block: Array, plan: Plan) -> Array:
+def pad_steps(block: Array, plan: Plan) -> Array:
     """Append zeros to a block, so that every step finds its share of it."""
     least = (plan.steps * share for share in plan.shares)
     sizes = zip(least, block.shape, strict=True)
@@ -311,7 +311,7 @@ def take_panel(start: int, plan: Plan, state: tuple, step: Array):
     """
     window, ((_, wide), (x, y)) = state, (plan.shares, plan.axes)
     left = (step - start) * wide
-    row = start * plan.width + places_in_turn(len(window), x)[:, None]
+    row = start * plan.width + cyclic_indices(len(window), x)[:, None]
     panel = gather_columns(window, step - start, plan)
     panel, tau, sign = reflect_panel(panel, row, step, plan)
     v = reflectors(panel, row, tau, step, plan)
@@ -319,7 +319,7 @@ def take_panel(start: int, plan: Plan, state: tuple, step: Array):
     # what is not later may hold infinities, which are no business of the others
     changed = reflect(v, tau, jnp.where(later, window, 0), True, x)
     window = jnp.where(later, changed, window)
-    mine = own_in_turn(panel.T, y).T
+    mine = cyclic_share(panel.T, y).T
     return lax.dynamic_update_slice_in_dim(window, mine, left, 1), (tau, sign)
 
 
@@ -339,9 +339,9 @@ def reduce_block(block: Array, plan: Plan) -> tuple[Array, Array, Array]:
 def orthogonal_block(block: Array, tau: Array, sign: Array, plan: Plan) -> Array:
     """Make the own block of q of the reflectors, the last first: [m, n] -> [m, k]."""
     x, y = plan.axes
-    row = places_in_turn(len(block), x)[:, None]
-    column = places_in_turn(plan.steps * plan.shares[1], y)[None]
-    own_sign = own_in_turn(sign.reshape(-1, 1), y).T
+    row = cyclic_indices(len(block), x)[:, None]
+    column = cyclic_indices(plan.steps * plan.shares[1], y)[None]
+    own_sign = cyclic_share(sign.reshape(-1, 1), y).T
     q = jnp.where(row == column, own_sign, 0)
     for start, end in reversed(stages(plan.steps)):
         top, left = (start * share for share in plan.shares)
@@ -362,9 +362,9 @@ def triangle_block(block: Array, sign: Array, plan: Plan) -> Array:
     """Return the own block of r, rows and columns in turn: [m, n] -> [k, n]."""
     x, y = plan.axes
     block = block[: plan.steps * plan.shares[0]]
-    row = places_in_turn(len(block), x)[:, None]
-    column = places_in_turn(block.shape[1], y)[None]
-    r = block * own_in_turn(sign.reshape(-1, 1), x).conj()
+    row = cyclic_indices(len(block), x)[:, None]
+    column = cyclic_indices(block.shape[1], y)[None]
+    r = block * cyclic_share(sign.reshape(-1, 1), x).conj()
     real = r.real.astype(r.dtype)
     return jnp.where(row < column, r, jnp.where(row == column, real, 0))
 
@@ -380,17 +380,17 @@ def factor_in_blocks(a: Array, plan: Plan) -> tuple[Array, Array]:
     def run(block):
         high, wide = block.shape
         few = [ceil_div(k, size) for size in plan.sizes]
-        block = redeal(block, x, True) if uneven else block
-        block = grown(redeal_columns(block, y, True), plan)
+        block = redistribute(block, x, True) if uneven else block
+        block = pad_steps(redistribute_columns(block, y, True), plan)
         block, tau, sign = reduce_block(block, plan)
         q = orthogonal_block(block, tau, sign, plan)[:high, : few[1]]
-        q = redeal(q, x, False) if uneven else q
+        q = redistribute(q, x, False) if uneven else q
         r = triangle_block(block, sign, plan)[: few[0], :wide]
-        r = redeal_columns(redeal(r, x, False), y, False)
-        return redeal_columns(q, y, False), r
+        r = redistribute_columns(redistribute(r, x, False), y, False)
+        return redistribute_columns(q, y, False), r
 
-    q, r = run(with_zeros(a, plan))
-    return without_zeros(q, (m, k), plan), without_zeros(r, (k, n), plan)
+    q, r = run(pad_blocks(a, plan))
+    return unpad_blocks(q, (m, k), plan), unpad_blocks(r, (k, n), plan)
 
 
 def check_block_matrix(a: Array):
@@ -419,33 +419,33 @@ def qr_blocks(a: Array, axes: tuple[str, str] = AXES) -> tuple[Array, Array]:
 # ---------------------------------------------------------- products and solutions
 
 
-def turned_rows(block: Array, plan: Plan) -> Array:
+def rows_to_cyclic(block: Array, plan: Plan) -> Array:
     """Deal the rows of a block out in turn, zeros last: [n, l] -> [steps high, l]."""
     more = plan.steps * plan.shares[0] - len(block)
-    return jnp.pad(redeal(block, plan.axes[0], True), ((0, more), (0, 0)))
+    return jnp.pad(redistribute(block, plan.axes[0], True), ((0, more), (0, 0)))
 
 
-def turned_columns(block: Array, plan: Plan) -> Array:
+def columns_to_cyclic(block: Array, plan: Plan) -> Array:
     """Deal its columns out in turn, zeros last: [m, n] -> [m, steps wide]."""
     more = plan.steps * plan.shares[1] - block.shape[1]
-    block = redeal_columns(block, plan.axes[1], True)
+    block = redistribute_columns(block, plan.axes[1], True)
     return jnp.pad(block, ((0, 0), (0, more)))
 
 
-def turned_triangle(r: Array, plan: Plan) -> Array:
+def triangle_to_cyclic(r: Array, plan: Plan) -> Array:
     """Deal rows and columns of r out in turn, and fill it up by an identity."""
-    r = turned_columns(turned_rows(r, plan), plan)
-    row, column = numbers_in_turn(r, plan)
+    r = columns_to_cyclic(rows_to_cyclic(r, plan), plan)
+    row, column = cyclic_grid(r, plan)
     return jnp.where((row == column) & (row >= plan.k), 1, r)
 
 
-def numbers_in_turn(block: Array, plan: Plan) -> tuple[Array, Array]:
+def cyclic_grid(block: Array, plan: Plan) -> tuple[Array, Array]:
     """Return the numbers of the rows and columns of a block in turn: [m, 1], [1, n]."""
-    row, column = map(places_in_turn, block.shape, plan.axes)
+    row, column = map(cyclic_indices, block.shape, plan.axes)
     return row[:, None], column[None]
 
 
-def each_step(take, start: Array, plan: Plan, backwards: bool = False) -> Array:
+def loop_steps(take, start: Array, plan: Plan, backwards: bool = False) -> Array:
     """Go through the steps; a gradient keeps no panels, but gathers them again."""
     take = jax.checkpoint(take)
 
@@ -455,16 +455,16 @@ def each_step(take, start: Array, plan: Plan, backwards: bool = False) -> Array:
     return lax.fori_loop(0, plan.steps, turn, start)
 
 
-def product_in_turn(a: Array, b: Array, plan: Plan) -> Array:
+def cyclic_product(a: Array, b: Array, plan: Plan) -> Array:
     """Return a b, columns of a and rows of b in turn: [m, k], [k, n] -> [m, n]."""
 
     def take(step, total):
         return total + dot(gather_columns(a, step, plan), gather_rows(b, step, plan))
 
-    return each_step(take, jnp.zeros_like(b, shape=(len(a), b.shape[1])), plan)
+    return loop_steps(take, jnp.zeros_like(b, shape=(len(a), b.shape[1])), plan)
 
 
-def inner_in_turn(a: Array, b: Array, plan: Plan) -> Array:
+def cyclic_inner(a: Array, b: Array, plan: Plan) -> Array:
     """Return a^H b, its rows and the columns of a in turn: [m, k], [m, n] -> [k, n]."""
     (x, _), (high, _), n = plan.axes, plan.shares, b.shape[1]
 
@@ -473,28 +473,28 @@ def inner_in_turn(a: Array, b: Array, plan: Plan) -> Array:
         mine = lax.psum_scatter(sums, x, scatter_dimension=1)
         return lax.dynamic_update_slice_in_dim(done, mine, step * high, 0)
 
-    return each_step(take, jnp.zeros_like(b, shape=(plan.steps * high, n)), plan)
+    return loop_steps(take, jnp.zeros_like(b, shape=(plan.steps * high, n)), plan)
 
 
 def divide_by_triangle(b: Array, r: Array, plan: Plan) -> Array:
     """Solve x r = b, all columns and the rows of r in turn: [m, n] -> [m, n]."""
-    _, column = numbers_in_turn(r, plan)
+    _, column = cyclic_grid(r, plan)
 
     def take(step, b):
         rows = gather_rows(r, step, plan)
         head = gather_columns(rows, step, plan)
         now = lax.linalg.triangular_solve(head, gather_columns(b, step, plan))
         later = jnp.where(column >= (step + 1) * plan.width, rows, 0)
-        mine = own_in_turn(now.T, plan.axes[1]).T
+        mine = cyclic_share(now.T, plan.axes[1]).T
         place = step * plan.shares[1]
         return lax.dynamic_update_slice_in_dim(b - dot(now, later), mine, place, 1)
 
-    return each_step(take, b, plan)
+    return loop_steps(take, b, plan)
 
 
-def solve_in_turn(r: Array, b: Array, adjoint: bool, plan: Plan) -> Array:
+def cyclic_solve(r: Array, b: Array, adjoint: bool, plan: Plan) -> Array:
     """Solve r x = b or r^H x = b, all rows and columns of r in turn: [k, n] -> same."""
-    (x, _), row = plan.axes, numbers_in_turn(r, plan)[0]
+    (x, _), row = plan.axes, cyclic_grid(r, plan)[0]
     how = {"left_side": True, "transpose_a": adjoint, "conjugate_a": adjoint}
 
     def take(step, b):
@@ -507,47 +507,47 @@ def solve_in_turn(r: Array, b: Array, adjoint: bool, plan: Plan) -> Array:
         now = lax.linalg.triangular_solve(head, sides, **how)
         b = b if adjoint else b - dot(above, now)
         place = step * plan.shares[0]
-        return lax.dynamic_update_slice_in_dim(b, own_in_turn(now, x), place, 0)
+        return lax.dynamic_update_slice_in_dim(b, cyclic_share(now, x), place, 0)
 
-    return each_step(take, b, plan, backwards=not adjoint)
+    return loop_steps(take, b, plan, backwards=not adjoint)
 
 
-def on_all_blocks(plan: Plan, out: int = 1):
+def shard_map_blocks(plan: Plan, out: int = 1):
     """Return `jax.shard_map` from blocks to blocks, over these two axes."""
     specs = plan.blocks if out == 1 else (plan.blocks,) * out
     return shard_map(in_specs=plan.blocks, out_specs=specs)
 
 
-def change_in_turn(q: Array, r: Array, change: Array, plan: Plan):
+def cyclic_differential(q: Array, r: Array, change: Array, plan: Plan):
     """Return the derivatives of q and r as a changes, all in turn: as q, as r."""
     change = divide_by_triangle(change, r, plan)
-    inner = inner_in_turn(q, change, plan)
-    other = inner_in_turn(change, q, plan)  # its adjoint, without an exchange
-    row, column = numbers_in_turn(inner, plan)
+    inner = cyclic_inner(q, change, plan)
+    other = cyclic_inner(change, q, plan)  # its adjoint, without an exchange
+    row, column = cyclic_grid(inner, plan)
     upper = jnp.where(row < column, inner + other, (inner + other) / 2)
     upper = jnp.where(row > column, 0, upper)  # what turns q is left out
-    product = functools.partial(product_in_turn, upper, plan=plan)
-    return change - product_in_turn(q, upper, plan), product(r)
+    product = functools.partial(cyclic_product, upper, plan=plan)
+    return change - cyclic_product(q, upper, plan), product(r)
 
 
 @factor_in_blocks.defjvp
-def _change_of_both(plan, primals, tangents):
+def _factor_in_blocks_jvp(plan, primals, tangents):
     """Differentiate a = q r, where q may but turn and r stays a triangle."""
     q, r = factor_in_blocks(*primals, plan)
     if q.shape[0] < r.shape[1]:
         raise ValueError(f"a {primals[0].shape} is wide: its QR has no derivative here")
 
-    @on_all_blocks(plan, out=2)
+    @shard_map_blocks(plan, out=2)
     def run(q, r, change):
         (high, wide), (x, y) = r.shape, plan.axes
-        q, change = turned_columns(q, plan), turned_columns(change, plan)
-        change, of_r = change_in_turn(q, turned_triangle(r, plan), change, plan)
-        of_r = redeal(of_r[:high, :wide], x, False)
-        return tuple(redeal_columns(v, y, False) for v in (change[:, :wide], of_r))
+        q, change = columns_to_cyclic(q, plan), columns_to_cyclic(change, plan)
+        change, dr = cyclic_differential(q, triangle_to_cyclic(r, plan), change, plan)
+        dr = redistribute(dr[:high, :wide], x, False)
+        return tuple(redistribute_columns(v, y, False) for v in (change[:, :wide], dr))
 
-    changes = run(*(with_zeros(each, plan) for each in (q, r, *tangents)))
+    changes = run(*(pad_blocks(each, plan) for each in (q, r, *tangents)))
     shapes = q.shape, r.shape
-    cut = (without_zeros(*pair, plan) for pair in zip(changes, shapes, strict=True))
+    cut = (unpad_blocks(*pair, plan) for pair in zip(changes, shapes, strict=True))
     return (q, r), tuple(cut)
 
 
@@ -558,35 +558,35 @@ def fit_blocks(q: Array, r: Array, a: Array, b: Array, plan: Plan) -> Array:
     [M@x, N@y], [N@x, N@y], [M@x, N@y], [M@x, L@y] -> [N@x, L@y]
     """
 
-    @on_all_blocks(plan)
+    @shard_map_blocks(plan)
     def run(q, r, b):
-        sides = inner_in_turn(turned_columns(q, plan), b, plan)
-        x = solve_in_turn(turned_triangle(r, plan), sides, False, plan)
-        return redeal(x[: len(r)], plan.axes[0], False)
+        sides = cyclic_inner(columns_to_cyclic(q, plan), b, plan)
+        x = cyclic_solve(triangle_to_cyclic(r, plan), sides, False, plan)
+        return redistribute(x[: len(r)], plan.axes[0], False)
 
-    x = run(*(with_zeros(each, plan) for each in (q, r, b)))
-    return without_zeros(x, (plan.k, b.shape[1]), plan)
+    x = run(*(pad_blocks(each, plan) for each in (q, r, b)))
+    return unpad_blocks(x, (plan.k, b.shape[1]), plan)
 
 
 @fit_blocks.defjvp
-def _change_of_solution(plan, primals, tangents):
+def _fit_blocks_jvp(plan, primals, tangents):
     """Differentiate a^H (a x - b) = 0."""
     x = fit_blocks(*primals, plan)
 
-    @on_all_blocks(plan)
+    @shard_map_blocks(plan)
     def run(q, r, *given):
         a, b, da, db, x = given
-        q, a, da = (turned_columns(each, plan) for each in (q, a, da))
-        few, r, x = len(r), turned_triangle(r, plan), turned_rows(x, plan)
-        along = inner_in_turn(q, db - product_in_turn(da, x, plan), plan)
-        across = inner_in_turn(da, b - product_in_turn(a, x, plan), plan)
-        change = along + solve_in_turn(r, across, True, plan)
-        change = solve_in_turn(r, change, False, plan)[:few]
-        return redeal(change, plan.axes[0], False)
+        q, a, da = (columns_to_cyclic(each, plan) for each in (q, a, da))
+        few, r, x = len(r), triangle_to_cyclic(r, plan), rows_to_cyclic(x, plan)
+        along = cyclic_inner(q, db - cyclic_product(da, x, plan), plan)
+        across = cyclic_inner(da, b - cyclic_product(a, x, plan), plan)
+        change = along + cyclic_solve(r, across, True, plan)
+        change = cyclic_solve(r, change, False, plan)[:few]
+        return redistribute(change, plan.axes[0], False)
 
     given = *primals, *tangents[2:], x
-    change = run(*(with_zeros(each, plan) for each in given))
-    return x, without_zeros(change, x.shape, plan)
+    change = run(*(pad_blocks(each, plan) for each in given))
+    return x, unpad_blocks(change, x.shape, plan)
 
 
 def least_sine(r: Array) -> Array:

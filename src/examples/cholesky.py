@@ -83,7 +83,7 @@ class Plan(NamedTuple):
     width = property(lambda self: self.pieces * self.strip)
     shares = property(lambda self: [self.width // size for size in self.mesh])
     blocks = property(lambda self: jax.P(*self.axes))
-    order = property(lambda self: jnp.minimum(strips(self.pieces, self), self.n))
+    order = property(lambda self: jnp.minimum(step_indices(self.pieces, self), self.n))
 
 
 @jax.tree_util.register_dataclass
@@ -138,7 +138,7 @@ def plan_elimination(n: int, axes: tuple[str, str] = AXES) -> Plan:
     return Plan(n, tuple(axes), (x, y), size, tiles, steps, -(-size // steps))
 
 
-def strips(pieces: int, plan: Plan) -> Array:
+def step_indices(pieces: int, plan: Plan) -> Array:
     """Return the indices of these pieces step by step, pieces x size for the padding.
 
     -> int32[steps, pieces strip]
@@ -157,7 +157,7 @@ def order(n: int, axes: tuple[str, str] = AXES) -> Array:
 
 
 def positions(axis_name: str, count: int, width: int) -> Array:
-    """Tell when the rows (axis x) or columns (axis y) of a block are eliminated.
+    """Return when the rows (axis x) or columns (axis y) of a block are eliminated.
 
     -> int32[count], for the first `count` of them; inside `jax.shard_map`
     """
@@ -171,7 +171,7 @@ def in_steps(block: Array, plan: Plan) -> Array:
 
     [N / X, N / Y] -> [M / X, M / Y], inside `jax.shard_map`; nothing is sent
     """
-    rows, columns = (strips(size // plan.size, plan).ravel() for size in block.shape)
+    rows, columns = (step_indices(n // plan.size, plan).ravel() for n in block.shape)
     # not one transpose of six axes: a TPU pads the last, the strip, to 128
     sorted_rows = block.at[rows].get(mode="fill", fill_value=0)
     return sorted_rows.at[:, columns].get(mode="fill", fill_value=0)
@@ -196,7 +196,7 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def in_blocks(a: Array, plan: Plan) -> Array:
+def pad_square(a: Array, plan: Plan) -> Array:
     """Lay a matrix out in blocks; zeros fill it up if the mesh does not divide it."""
     more = plan.size * plan.pieces - len(a)
     return place(jnp.pad(a, (0, more)) if more else a, plan.blocks)
@@ -206,7 +206,7 @@ def in_blocks(a: Array, plan: Plan) -> Array:
 
 
 def rows_of_columns(panel: Array, count: int, plan: Plan) -> Array:
-    """Fetch, for each column of a block, the row of the panel with the same position.
+    """Return, for each column of a block, the row of the panel at the same position.
 
     panel: [m, width], rows from step `first` on -> [count, width], inside
     `jax.shard_map`; a sum along x, to which each row comes from its owner
@@ -241,8 +241,8 @@ def update(block: Array, panel: Array, plan: Plan, step: Array) -> Array:
     return lax.fori_loop(finished, plan.tiles, column, block)
 
 
-def fetch(block: Array, plan: Plan, step: Array) -> tuple[Array, Array]:
-    """Fetch the columns of a step, from that of step `first` on, and their head.
+def gather_strip(block: Array, plan: Plan, step: Array) -> tuple[Array, Array]:
+    """Gather the columns of a step along y, and along x the head that they have.
 
     block: [m, n] -> panel [m', width], rows of this block, and head [width, width]
     """
@@ -254,14 +254,14 @@ def fetch(block: Array, plan: Plan, step: Array) -> tuple[Array, Array]:
     return panel, lax.all_gather(head, x, tiled=True)
 
 
-def below(panel: Array, plan: Plan, step: Array) -> Array:
+def rows_below_head(panel: Array, plan: Plan, step: Array) -> Array:
     """Put zeros into the rows of a panel that are not below its head."""
     rows = jnp.arange(len(panel)) >= (step + 1 - plan.first) * plan.shares[0]
     return jnp.where(rows[:, None], panel, jnp.zeros_like(panel))
 
 
-def store(block: Array, panel: Array, head: Array, plan: Plan, step: Array) -> Array:
-    """Put a panel and its head back into the block that `fetch` took them from."""
+def write_strip(block: Array, panel: Array, head: Array, plan: Plan, step: Array):
+    """Put a panel and its head back to where `gather_strip` took them: -> [m, n]."""
     (x, y), (high, wide) = plan.axes, plan.shares
     up, top, left = plan.first * high, step * high, step * wide
     head = lax.dynamic_slice_in_dim(head, lax.axis_index(x) * high, high)
@@ -270,7 +270,7 @@ def store(block: Array, panel: Array, head: Array, plan: Plan, step: Array) -> A
     return lax.dynamic_update_slice(block, mine, (up, left))
 
 
-def divide(panel: Array, head: Array) -> Array:
+def right_solve(panel: Array, head: Array) -> Array:
     """Return the panel times the inverse of head^H, where head is a lower triangle."""
     return solve_triangle(head, panel, lower=True, transpose_a=True, conjugate_a=True)
 
@@ -278,17 +278,17 @@ def divide(panel: Array, head: Array) -> Array:
 def eliminate_strip(plan: Plan, step: Array, state):
     """Take one step: state is the block, and the first step that failed, and its head.
 
-    Every device factors the same heads, so all know of a failure, and no one is told.
+    Every device factors the same heads, so all know of a failure without a message.
     """
-    block, failed, kept = state
-    panel, head = fetch(block, plan, step)
+    block, failed, failed_head = state
+    panel, head = gather_strip(block, plan, step)
     lower = lax.linalg.cholesky(head, symmetrize_input=False)
     now = jnp.isnan(lower).any() & (failed == plan.steps)
-    failure = jnp.where(now, step, failed), jnp.where(now, head, kept)
+    failure = jnp.where(now, step, failed), jnp.where(now, head, failed_head)
 
-    panel = below(divide(panel, lower), plan, step)
+    panel = rows_below_head(right_solve(panel, lower), plan, step)
     block = update(block, panel, plan, step)
-    return store(block, panel, lower, plan, step), *failure
+    return write_strip(block, panel, lower, plan, step), *failure
 
 
 def leading_minors(head: Array) -> Array:
@@ -313,33 +313,33 @@ def lapack_info(failed: Array, head: Array, plan: Plan) -> Array:
     return (row & before).sum(dtype=jnp.int32)
 
 
-def phi(square: Array) -> Array:
-    """Leave out what is above the diagonal, and half of the diagonal itself."""
+def half_tril(square: Array) -> Array:
+    """Return the lower triangle, with half of the diagonal."""
     return jnp.tril(square) - jnp.diag(jnp.diagonal(square)) / 2
 
 
-def change_strip(plan: Plan, block: Array, step: Array, change: Array):
-    """Take one step of how L changes: `block` is of L, `change` of a's change.
+def differentiate_strip(plan: Plan, block: Array, step: Array, change: Array):
+    """Take one step of the tangent of L: `block` is of L, `change` of a's tangent.
 
     [m, n], [m, n] -> [m, n]: what was of a's change is, step by step, of L's. The
     derivative of A = L L^H is A' = L' L^H + L L'^H; so L' = L phi(L^-1 A' L^-H).
     """
-    panel, head = fetch(block, plan, step)
-    panel_change, head_change = fetch(change, plan, step)
+    panel, head = gather_strip(block, plan, step)
+    panel_change, head_change = gather_strip(change, plan, step)
 
-    half = phi(head_change)
+    half = half_tril(head_change)
     inner = solve_triangle(head, half + half.conj().T, left_side=True, lower=True)
-    head_change = dot(head, phi(divide(inner, head)))
+    head_change = dot(head, half_tril(right_solve(inner, head)))
 
-    panel = below(panel, plan, step)
-    panel_change = divide(panel_change - dot(panel, head_change.conj().T), head)
-    panel_change = below(panel_change, plan, step)
+    panel = rows_below_head(panel, plan, step)
+    panel_change = right_solve(panel_change - dot(panel, head_change.conj().T), head)
+    panel_change = rows_below_head(panel_change, plan, step)
     columns = block.shape[1] - plan.first * plan.shares[1]
     across = rows_of_columns(panel, columns, plan)
     across_change = rows_of_columns(panel_change, columns, plan)
     rest = dot(panel_change, across.conj().T) + dot(panel, across_change.conj().T)
     change = change.at[-len(rest) :, -columns:].add(-rest)
-    return store(change, panel_change, head_change, plan, step)
+    return write_strip(change, panel_change, head_change, plan, step)
 
 
 # ------------------------------------------------------------------ what you call
@@ -376,7 +376,7 @@ def check_right(factor: Factor, b: Array):
         raise ValueError(f"b {b.shape} does not fit a {n, n}: pass [{n}] or [{n}, K]")
 
 
-def stretches(plan: Plan) -> list[tuple[int, Plan]]:
+def plan_windows(plan: Plan) -> list[tuple[int, Plan]]:
     """Return the plan of each window, and the step behind its last."""
     cuts = [plan.tiles * i // STAGES * plan.steps // plan.tiles for i in range(STAGES)]
     pairs = zip(cuts, (*cuts[1:], plan.steps), strict=True)
@@ -392,18 +392,18 @@ def lower_factor(a: Array, plan: Plan) -> tuple[Array, Array]:
     def run(block):
         block = lower_half(in_steps(block, plan), plan, padding=1)
         state = block, jnp.full(1, plan.steps), jnp.zeros([plan.width] * 2, block.dtype)
-        for window, last in stretches(plan):
+        for window, last in plan_windows(plan):
             step = functools.partial(eliminate_strip, window)
             state = lax.fori_loop(window.first, last, step, state)
         block, *failure = state
         info = lapack_info(*failure, plan)
         return jnp.where(info > 0, jnp.nan, block), info
 
-    return run(in_blocks(a, plan))
+    return run(pad_square(a, plan))
 
 
 @lower_factor.defjvp
-def _change(plan, primals, tangents):
+def _lower_factor_jvp(plan, primals, tangents):
     c, info = lower_factor(*primals, plan)
     none = jax.custom_derivatives.zero_from_primal(info)
     return (c, info), (change_of_factor(c, *tangents, plan), none)
@@ -411,7 +411,7 @@ def _change(plan, primals, tangents):
 
 @jax.jit(static_argnums=2)
 def change_of_factor(c: Array, change: Array, plan: Plan) -> Array:
-    """Return how c changes as a does, a pass over the steps: [N@x, N@y] -> [M@x, M@y].
+    """Return the tangent of c for that of a, step by step: [N@x, N@y] -> [M@x, M@y].
 
     As in JAX, what counts is the Hermitian part of the change.
     """
@@ -419,14 +419,14 @@ def change_of_factor(c: Array, change: Array, plan: Plan) -> Array:
     @on_devices(in_specs=plan.blocks, out_specs=plan.blocks)
     def run(block, change):
         change = lower_half(in_steps(change, plan), plan, padding=0)
-        for window, last in stretches(plan):
+        for window, last in plan_windows(plan):
             # a gradient fetches what a step needs of c anew, and keeps nothing
-            step = functools.partial(change_strip, window, block)
+            step = functools.partial(differentiate_strip, window, block)
             step = jax.checkpoint(step, prevent_cse=False)
             change = lax.fori_loop(window.first, last, step, change)
         return lower_half(change, plan, padding=0)
 
-    change = in_blocks(change, plan)
+    change = pad_square(change, plan)
     return run(c, (change + place(change.conj().T, plan.blocks)) / 2)
 
 
@@ -448,7 +448,7 @@ def cho_factor(a: Array, *, axes=AXES, product_dtype=None) -> Factor:
     return Factor(a, *lower_factor(a, plan), plan)
 
 
-def bring_head(square: Array, part: Array, axes: tuple[str, str]):
+def all_reduce_head(square: Array, part: Array, axes: tuple[str, str]):
     """Bring a square together, and add up what is beside it, by one sum over all.
 
     square: [high, wide], part: [high, K] -> [width, width], [width, K]
@@ -461,7 +461,7 @@ def bring_head(square: Array, part: Array, axes: tuple[str, str]):
     return jnp.split(lax.psum(mine, axes), [width], axis=1)
 
 
-def sweep(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
+def solve_strips(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
     """Solve with the triangle in `block`, a step at a time.
 
     block: [m, n], its rows along axes[0]; b: [steps, width, K] -> [steps, width, K]
@@ -476,27 +476,27 @@ def sweep(block: Array, b: Array, axes: tuple[str, str], lower: bool) -> Array:
         known = lax.dynamic_slice_in_dim(x, lax.axis_index(axes[1]) * wide, wide, 1)
         sums = dot(strip, known.reshape(steps * wide, sides))
         head = lax.dynamic_slice_in_dim(strip, step * wide, wide, axis=1)
-        head, sums = bring_head(head, sums, axes)
+        head, sums = all_reduce_head(head, sums, axes)
         now = solve_triangle(head, b[step] - sums, left_side=True, lower=lower)
         return lax.dynamic_update_index_in_dim(x, now, step, 0)
 
     return lax.fori_loop(0, steps, take, jnp.zeros_like(b))
 
 
-def both_sweeps(c: Array, b: Array, plan: Plan) -> Array:
+def solve_both(c: Array, b: Array, plan: Plan) -> Array:
     """Solve L L^H x = b, with the rows of b and x as those of a: [N, K] -> [N, K]."""
 
     @on_devices(in_specs=(plan.blocks, jax.P()), out_specs=jax.P())
     def run(block, b):
-        x = sweep(block.astype(b.dtype), b, plan.axes, lower=True)
+        x = solve_strips(block.astype(b.dtype), b, plan.axes, lower=True)
         block = block.astype(b.dtype).conj().T
-        return sweep(block, x, plan.axes[::-1], lower=False)
+        return solve_strips(block, x, plan.axes[::-1], lower=False)
 
     sides = b.at[plan.order].get(mode="fill", fill_value=0)
     return jnp.zeros_like(b).at[plan.order].set(run(c, sides), mode="drop")
 
 
-def times(a: Array, x: Array, *, axes: tuple[str, str] = AXES) -> Array:
+def matvec(a: Array, x: Array, *, axes: tuple[str, str] = AXES) -> Array:
     """Return a x, and leave a in its place: [N@x, N@y], [N, K] -> [N, K]."""
     (row, column), plan = axes, plan_elimination(len(x), axes)
 
@@ -504,19 +504,19 @@ def times(a: Array, x: Array, *, axes: tuple[str, str] = AXES) -> Array:
     def run(block, part):
         return lax.psum(dot(block, part), column)
 
-    a, n = in_blocks(a, plan), len(x)
+    a, n = pad_square(a, plan), len(x)
     x = place(jnp.pad(x, ((0, len(a) - n), (0, 0))), jax.P(column))
     return place(run(a, x), jax.P())[:n]
 
 
 @jax.custom_jvp
-def factor_of(a: Array, c: Array) -> Array:
-    """Return c, whose change says nothing that the change of a does not say."""
+def bind_factor(a: Array, c: Array) -> Array:
+    """Return c; its tangent is that of `a`, so only `a` carries the derivative."""
     return c
 
 
-@functools.partial(factor_of.defjvp, symbolic_zeros=True)
-def _follows(primals, tangents):
+@functools.partial(bind_factor.defjvp, symbolic_zeros=True)
+def _bind_factor_jvp(primals, tangents):
     none = jax.custom_derivatives.SymbolicZero
     if isinstance(tangents[0], none) and not isinstance(tangents[1], none):
         raise ValueError("no derivative by c alone: differentiate by cho_factor's a")
@@ -539,17 +539,17 @@ def cho_solve(factor: Factor, b: Array) -> Array:
 @jax.jit
 def solve_by_sweeps(factor: Factor, b: Array) -> Array:
     """Do what `cho_solve` says: [N] or [N, K] -> as b."""
-    c, plan = factor_of(factor.a, factor.c), factor.plan
+    c, plan = bind_factor(factor.a, factor.c), factor.plan
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(c, b)
     sides = place(b, jax.P()).astype(dtype)
     if not b.size:
         return sides
     x = lax.custom_linear_solve(
-        lambda x: times(factor.a.astype(dtype), x, axes=plan.axes),
+        lambda x: matvec(factor.a.astype(dtype), x, axes=plan.axes),
         sides[:, None] if b.ndim == 1 else sides,
-        lambda _, b: both_sweeps(c, b, plan),
-        lambda _, b: both_sweeps(c, b.conj(), plan).conj(),  # for a^T, which is conj(a)
+        lambda _, b: solve_both(c, b, plan),
+        lambda _, b: solve_both(c, b.conj(), plan).conj(),  # for a^T, which is conj(a)
     )
     return x.reshape(b.shape)
 
@@ -563,7 +563,7 @@ def cost(function, a: jax.ShapeDtypeStruct, *, axes=AXES, product_dtype=None) ->
         raise ValueError(f"no cost is known of {function}: pass cho_factor")
     plan = plan_elimination(len(a), axes)
     (x, y), square = plan.mesh, plan.width**2 * a.dtype.itemsize
-    left = sum((last - w.first) * (plan.steps - w.first) for w, last in stretches(plan))
+    left = sum((j - w.first) * (plan.steps - w.first) for w, j in plan_windows(plan))
     few = plan.width**2 * jnp.dtype(product_dtype or a.dtype).itemsize
     parts = {
         "panels": left * square * (y - 1) // (x * y),

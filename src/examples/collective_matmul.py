@@ -41,7 +41,7 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
     return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
 
 
-def common(*arrays: Array) -> jnp.dtype:
+def result_type(*arrays: Array) -> jnp.dtype:
     """Return the type of a result, also where JAX shall promote nothing by itself."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
@@ -49,7 +49,7 @@ def common(*arrays: Array) -> jnp.dtype:
 
 def product(a: Array, b: Array) -> Array:
     """Multiply two blocks: [m, k] x [k, n] -> [m, n]; narrow floats give float32."""
-    dtype = common(a, b)
+    dtype = result_type(a, b)
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dot(a, b, preferred_element_type=jnp.float32 if narrow else dtype)
 
@@ -199,7 +199,7 @@ def ring_matmul(a: Array, b: Array, ways: int = 1) -> Array:
             return total + product(columns, part)
 
         zeros = product(rows[:, :0], panel[:0])  # of the type of the sums
-        return circulate(panel, ways, fold, zeros).astype(common(a, b))
+        return circulate(panel, ways, fold, zeros).astype(result_type(a, b))
 
     return multiply(place(a, ROWS), place(b, ROWS))
 
@@ -221,7 +221,7 @@ def ag_matmul(a: Array, b: Array, ways: int = 1) -> Array:
             return lax.dynamic_update_slice_in_dim(c, rows, row, axis=0)
 
         shape = a.shape[0], columns.shape[1]
-        c = jnp.zeros_like(columns, shape=shape, dtype=common(a, b))
+        c = jnp.zeros_like(columns, shape=shape, dtype=result_type(a, b))
         return circulate(panel, ways, fold, c)
 
     return multiply(place(a, ROWS), place(b, COLUMNS))
@@ -241,7 +241,7 @@ def matmul_rs(a: Array, b: Array, ways: int = 1) -> Array:
     def multiply(columns, rows):
         def part(row, height):
             piece = lax.dynamic_slice_in_dim(columns, row, height)
-            return product(piece, rows).astype(common(a, b))
+            return product(piece, rows).astype(result_type(a, b))
 
         return ring_reduce(a.shape[0] // lax.axis_size("x"), ways, part)
 

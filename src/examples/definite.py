@@ -68,7 +68,7 @@ class Cost(NamedTuple):
 
 
 def positions(axis_name: str, count: int, width: int) -> Array:
-    """Tell when the rows (axis x) or columns (axis y) of a block are eliminated.
+    """Return when the rows (axis x) or columns (axis y) of a block are eliminated.
 
     -> int32[count], for the first `count` of them; inside `jax.shard_map`
     """
@@ -77,7 +77,7 @@ def positions(axis_name: str, count: int, width: int) -> Array:
     return step * width + lax.axis_index(axis_name) * share + at
 
 
-def rows_in_turn(order: Array, axis_name: str, size: int, n: int) -> Array:
+def rows_by_step(order: Array, axis_name: str, size: int, n: int) -> Array:
     """Return where in a block of `size` its rows are, step by step; `size` for none."""
     count = order.size // lax.axis_size(axis_name)
     row = order.ravel()[positions(axis_name, count, order.shape[1])]
@@ -93,7 +93,7 @@ def windows_of(order: Array, axes: tuple[str, str]) -> list[Window]:
     return [Window(axes, high, wide, i, j) for i, j in pairs if i < j]
 
 
-def strip_of(block: Array, window: Window, step: Array) -> tuple[Array, Array]:
+def gather_step(block: Array, window: Window, step: Array) -> tuple[Array, Array]:
     """Gather the columns of a step along y.
 
     block: [m, n] -> its rows of the head, [high, width], and the rows from `first` on,
@@ -119,7 +119,7 @@ def solve_forward(window: Window, block: Array, step: Array, sides: Array) -> Ar
     block: [m, n], sides: [m, k] -> [m, k]
     """
     high, up = window.high, window.first * window.high
-    head, panel = strip_of(block, window, step)
+    head, panel = gather_step(block, window, step)
     mine = lax.dynamic_slice_in_dim(sides, step * high, high)
     both = lax.all_gather(jnp.append(head, mine, 1), window.axes[0], tiled=True)
     head, now = jnp.split(both, [len(both)], axis=1)
@@ -132,7 +132,7 @@ def solve_forward(window: Window, block: Array, step: Array, sides: Array) -> Ar
 def solve_backward(window: Window, block: Array, step: Array, sides: Array) -> Array:
     """Solve for the rows of a step by L^H, all below being solved: as forwards."""
     high, up = window.high, window.first * window.high
-    head, panel = strip_of(block, window, step)
+    head, panel = gather_step(block, window, step)
     mine = lax.dynamic_slice_in_dim(sides, step * high, high)
     start = lax.axis_index(window.axes[0]) * high
     both = jnp.zeros_like(sides, shape=(head.shape[1], head.shape[1] + mine.shape[1]))
@@ -190,7 +190,7 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def fill_blocks(b: Array, axes: tuple[str, str]) -> Array:
+def pad_sides(b: Array, axes: tuple[str, str]) -> Array:
     """Lay sides out in blocks, filled up by zeros where their sizes do not divide."""
     x, y = mesh_sizes(*axes)
     more = -len(b) % math.lcm(x, y), -b.shape[1] % y
@@ -198,33 +198,33 @@ def fill_blocks(b: Array, axes: tuple[str, str]) -> Array:
     return place(b, jax.P(*axes))
 
 
-def square_blocks(a: Array, axes: tuple[str, str]) -> Array:
+def pad_matrix(a: Array, axes: tuple[str, str]) -> Array:
     """Lay a matrix out in blocks, filled up by as many rows of zeros as columns."""
     more = -len(a) % math.lcm(*mesh_sizes(*axes))
     return place(jnp.pad(a, (0, more)) if more else a, jax.P(*axes))
 
 
-def both_ways(c: Array, b: Array, order: Array, n: int, axes) -> Array:
+def solve_windows(c: Array, b: Array, order: Array, n: int, axes) -> Array:
     """Solve L L^H x = b in blocks: [M@x, M@y], [N@x, K@y] -> [N@x, K@y]."""
     blocks = jax.P(*axes)
 
     @on_devices(in_specs=(blocks, blocks, jax.P()), out_specs=blocks)
     def run(block, b, order):
         block, windows = block.astype(b.dtype), windows_of(order, axes)
-        rows = rows_in_turn(order, axes[0], len(b), n)
+        rows = rows_by_step(order, axes[0], len(b), n)
         sides = b.at[rows].get(mode="fill", fill_value=0)
         for window in windows:
             turn = functools.partial(solve_forward, window, block)
             sides = lax.fori_loop(window.first, window.last, turn, sides)
         for window in reversed(windows):
-            turn = functools.partial(backwards, window, block)
+            turn = functools.partial(reverse_step, window, block)
             sides = lax.fori_loop(window.first, window.last, turn, sides)
         return jnp.zeros_like(b).at[rows].set(sides, mode="drop")
 
     return run(c, b, order)
 
 
-def backwards(window: Window, block: Array, turn: Array, sides: Array) -> Array:
+def reverse_step(window: Window, block: Array, turn: Array, sides: Array) -> Array:
     """Take the steps of a window from the last to the first."""
     return solve_backward(window, block, window.first + window.last - 1 - turn, sides)
 
@@ -235,8 +235,8 @@ def block_product(a: Array, x: Array, order: Array, n: int, axes) -> Array:
 
     @on_devices(in_specs=(blocks, blocks, jax.P()), out_specs=blocks)
     def run(block, x, order):
-        rows = rows_in_turn(order, axes[0], len(block), n)
-        columns = rows_in_turn(order, axes[1], block.shape[1], n)
+        rows = rows_by_step(order, axes[0], len(block), n)
+        columns = rows_by_step(order, axes[1], block.shape[1], n)
         known = x.at[rows].get(mode="fill", fill_value=0)
         block = block.at[rows].get(mode="fill", fill_value=0)
         block = block.at[:, columns].get(mode="fill", fill_value=0)
@@ -255,13 +255,13 @@ def block_product(a: Array, x: Array, order: Array, n: int, axes) -> Array:
 
 
 @jax.custom_jvp
-def follow(a: Array, c: Array) -> Array:
-    """Return c, whose change says nothing that the change of a does not say."""
+def bind_factor(a: Array, c: Array) -> Array:
+    """Return c; its tangent is that of `a`, so only `a` carries the derivative."""
     return c
 
 
-@functools.partial(follow.defjvp, symbolic_zeros=True)
-def _no_derivative_by_c_alone(primals, tangents):
+@functools.partial(bind_factor.defjvp, symbolic_zeros=True)
+def _refuse_tangent_of_c(primals, tangents):
     by_a, by_c = (
         not isinstance(each, jax.custom_derivatives.SymbolicZero) for each in tangents
     )
@@ -272,12 +272,12 @@ def _no_derivative_by_c_alone(primals, tangents):
 
 def solve_blocks(a: Array, c: Array, b: Array, order: Array, axes) -> Array:
     """Solve a x = b, all in blocks without rest: [N@x, K@y] -> [N@x, K@y]."""
-    n, matrix = len(a), square_blocks(a.astype(b.dtype), axes)
+    n, matrix = len(a), pad_matrix(a.astype(b.dtype), axes)
     return lax.custom_linear_solve(
         lambda x: block_product(matrix, x, order, n, axes),
         b,
-        lambda _, b: both_ways(c, b, order, n, axes),
-        lambda _, b: both_ways(c, b.conj(), order, n, axes).conj(),  # by conj(a)
+        lambda _, b: solve_windows(c, b, order, n, axes),
+        lambda _, b: solve_windows(c, b.conj(), order, n, axes).conj(),  # by conj(a)
     )
 
 
@@ -312,10 +312,10 @@ def log_determinant(a: Array, c: Array, order: Array, axes) -> Array:
 
 
 @log_determinant.defjvp
-def _trace(axes, primals, tangents):
+def _log_determinant_jvp(axes, primals, tangents):
     """Return the real part of the trace of a^-1 times the change of a."""
     inverse = inverse_blocks(*primals, axes)
-    change = square_blocks(tangents[0], axes)
+    change = pad_matrix(tangents[0], axes)
     return log_determinant(*primals, axes), (inverse.conj() * change).real.sum()
 
 
@@ -367,11 +367,11 @@ def solve_matrix(a: Array, c: Array, order: Array, b: Array, axes) -> Array:
         dtype = jnp.result_type(c, b)
     if not b.size:
         return place(b, jax.P()).astype(dtype)
-    sides = fill_blocks(b.astype(dtype), axes)
-    return cut(solve_blocks(a, follow(a, c), sides, order, axes), b.shape)
+    sides = pad_sides(b.astype(dtype), axes)
+    return unpad_matrix(solve_blocks(a, bind_factor(a, c), sides, order, axes), b.shape)
 
 
-def cut(x: Array, shape: tuple[int, int]) -> Array:
+def unpad_matrix(x: Array, shape: tuple[int, int]) -> Array:
     """Return all but the filling: as it lies, or on all devices if there is any."""
     return x if x.shape == shape else place(x, jax.P())[: shape[0], : shape[1]]
 
@@ -386,7 +386,7 @@ def cho_inv(factor) -> Array:
     a, c, order, axes = parts_of(factor)
     if not a.size:
         return a
-    return cut(inverse_blocks(a, follow(a, c), order, axes), a.shape)
+    return unpad_matrix(inverse_blocks(a, bind_factor(a, c), order, axes), a.shape)
 
 
 @jax.jit
@@ -397,7 +397,7 @@ def cho_logdet(factor) -> Array:
     derivatives itself. NaN and errors as for `cho_solve_blocks`.
     """
     a, c, order, axes = parts_of(factor)
-    return log_determinant(a, follow(a, c), order, axes)
+    return log_determinant(a, bind_factor(a, c), order, axes)
 
 
 def cost(function, factor, b=None) -> Cost:
@@ -416,11 +416,11 @@ def cost(function, factor, b=None) -> Cost:
     sides = a.shape[1] + more if b is None else b.shape[1] + -b.shape[1] % y
     with jax.numpy_dtype_promotion("standard"):
         item = jnp.result_type(c, *() if b is None else (b,)).itemsize
-    return cost_of_parts(sweeps_cost(order.shape, (x, y), sides // y, item))
+    return cost_of_parts(solve_cost(order.shape, (x, y), sides // y, item))
 
 
-def sweeps_cost(order: tuple[int, int], mesh, sides: int, item: int) -> dict[str, int]:
-    """Add up the messages of `both_ways`, with this many sides on a device."""
+def solve_cost(order: tuple[int, int], mesh, sides: int, item: int) -> dict[str, int]:
+    """Add up the messages of `solve_windows`, with this many sides on a device."""
     (steps, width), (x, y) = order, mesh
     cuts = [steps * i // STAGES for i in range(STAGES + 1)]
     rows = sum((j - i) * (steps - i) for i, j in itertools.pairwise(cuts)) * width // x

@@ -105,7 +105,7 @@ def plan_pieces(n: int, axes: Axes) -> Plan:
     return Plan(axes, n, pieces, width, n + -n % math.lcm(width, pieces * x, x * y))
 
 
-def on_blocks(plan: Plan, **specs):
+def shard_map_axes(plan: Plan, **specs):
     """Return `jax.shard_map` over both axes alone, blocks in and out if not told."""
     blocks = {"in_specs": jax.P(*plan.axes), "out_specs": jax.P(*plan.axes)}
     specs = {"axis_names": {*plan.axes}, **blocks, **specs}
@@ -126,7 +126,7 @@ def rows_of_pieces(plan: Plan) -> Array:
     return jnp.where(there.ravel(), index.ravel(), beyond)
 
 
-def each_piece(block: Array, plan: Plan, change) -> Array:
+def map_pieces(block: Array, plan: Plan, change) -> Array:
     """Change the pieces of a block, rows and columns, inside `jax.shard_map`.
 
     change: [pieces, old, n] -> [pieces, new, n]
@@ -137,25 +137,25 @@ def each_piece(block: Array, plan: Plan, change) -> Array:
     return block
 
 
-def cut_up(a: Array, plan: Plan) -> Array:
+def split_pieces(a: Array, plan: Plan) -> Array:
     """Cut a matrix into pieces, and append zeros to each: [N, N] -> [M@x, M@y]."""
     if plan.n % plan.pieces == 0:
         ends = (0, 0), (0, (plan.size - plan.n) // plan.pieces), (0, 0)
         run = functools.partial(
-            each_piece, plan=plan, change=lambda v: jnp.pad(v, ends)
+            map_pieces, plan=plan, change=lambda v: jnp.pad(v, ends)
         )
-        return on_blocks(plan)(run)(place(a, jax.P(*plan.axes)))
+        return shard_map_axes(plan)(run)(place(a, jax.P(*plan.axes)))
     a, index = place(a, jax.P()), rows_of_pieces(plan)
     a = a.at[index].get(mode="fill", fill_value=0)
     return place(a.at[:, index].get(mode="fill", fill_value=0), jax.P(*plan.axes))
 
 
-def back_to_rows(v: Array, plan: Plan) -> Array:
+def merge_pieces(v: Array, plan: Plan) -> Array:
     """Leave out what fills up: [M@x, M@y] -> [N@x, N@y], or whole along an axis."""
     if plan.n % plan.pieces == 0:
         size = plan.n // plan.pieces
-        run = functools.partial(each_piece, plan=plan, change=lambda v: v[:, :size])
-        return on_blocks(plan)(run)(v)
+        run = functools.partial(map_pieces, plan=plan, change=lambda v: v[:, :size])
+        return shard_map_axes(plan)(run)(v)
     at = jnp.argsort(rows_of_pieces(plan))[: plan.n]
     sizes = zip(plan.axes, mesh_sizes(*plan.axes), strict=True)
     fits = [None if plan.n % size else name for name, size in sizes]
@@ -180,10 +180,10 @@ def adjoint(block: Array, plan: Plan) -> Array:
 
 def hermitian_part(s: Array, plan: Plan) -> Array:
     """Return (s + s^H) / 2: [M@x, M@y] -> [M@x, M@y]."""
-    return on_blocks(plan)(lambda block: (block + adjoint(block, plan)) / 2)(s)
+    return shard_map_axes(plan)(lambda block: (block + adjoint(block, plan)) / 2)(s)
 
 
-def part(v: Array, axis: str, pieces: int) -> Array:
+def cyclic_part(v: Array, axis: str, pieces: int) -> Array:
     """Take the own part of vectors, whole and in turn: [..., m] -> [..., m / size]."""
     size = lax.axis_size(axis)
     cut = v.reshape(*v.shape[:-1], -1, size, pieces // size)
@@ -191,13 +191,13 @@ def part(v: Array, axis: str, pieces: int) -> Array:
     return cut.reshape(*v.shape[:-1], -1)
 
 
-def gather(mine: Array, axis: str, pieces: int) -> Array:
+def gather_cyclic(mine: Array, axis: str, pieces: int) -> Array:
     """Bring the parts of vectors together, in turn: [k, m / size] -> [k, m]."""
     cut = mine.reshape(len(mine), -1, 1, pieces // lax.axis_size(axis))
     return lax.all_gather(cut, axis, axis=2, tiled=True).reshape(len(mine), -1)
 
 
-def in_turn(block: Array, axis: str, pieces: int) -> Array:
+def to_cyclic(block: Array, axis: str, pieces: int) -> Array:
     """Sort the rows of a block, piece by piece, so that one of each follows another."""
     cut = block.reshape(pieces // lax.axis_size(axis), -1, block.shape[1])
     return cut.swapaxes(0, 1).reshape(block.shape)
@@ -222,17 +222,17 @@ def reflector(a: Array, r: Array):
     return jnp.where(none, 0, jnp.where(at == r + 1, 1, v)), tau, beta * unit
 
 
-def what_is_left(
+def trailing_matvec(
     window: Array, rows: Array, columns: Array, v: Array, plan: Plan
 ) -> Array:
-    """Multiply what is left of s, as this panel changes it, by v: [m] -> [m]."""
-    v = part(v, plan.axes[1], plan.pieces)
+    """Return the trailing matrix, as this panel changes it, times v: [m] -> [m]."""
+    v = cyclic_part(v, plan.axes[1], plan.pieces)
     change = dot(columns.conj(), v)[:, ::-1].ravel()
-    product = lax.psum(dot(window, v) - dot(change, flat(rows)), plan.axes[1])
-    return gather(product[None], plan.axes[0], plan.pieces)[0]
+    product = lax.psum(dot(window, v) - dot(change, stack_pairs(rows)), plan.axes[1])
+    return gather_cyclic(product[None], plan.axes[0], plan.pieces)[0]
 
 
-def flat(pairs: Array) -> Array:
+def stack_pairs(pairs: Array) -> Array:
     """Put all v and w of a panel below each other: [width, 2, m] -> [2 width, m]."""
     return pairs.reshape(-1, pairs.shape[-1])
 
@@ -245,13 +245,13 @@ def reduce_column(plan: Plan, left: tuple, first: Array, pairs: tuple, i: Array)
     (window, panel), (x, y), pieces = left, plan.axes, plan.pieces
     r = first + i
     here = lax.dynamic_index_in_dim(pairs[0], r, 2, keepdims=False)[:, ::-1]
-    a = panel[i] - dot(here.ravel().conj(), flat(pairs[0]))
+    a = panel[i] - dot(here.ravel().conj(), stack_pairs(pairs[0]))
     v, tau, beta = reflector(a, r)
-    w = what_is_left(window, *pairs[1:], v, plan)
+    w = trailing_matvec(window, *pairs[1:], v, plan)
     w = jnp.where(count_up(v.size) > r, w, 0) * tau
     w -= tau.conj() * dot(v.conj(), w) / 2 * v
     new = jnp.stack([v, w])
-    new = new, part(new, x, pieces), part(new, y, pieces)
+    new = new, cyclic_part(new, x, pieces), cyclic_part(new, y, pieces)
     put = functools.partial(lax.dynamic_update_index_in_dim, index=i, axis=0)
     return tuple(map(put, pairs, new)), (a[r].real, beta, tau)
 
@@ -264,15 +264,15 @@ def reduce_panel(plan: Plan, window: Array, p: Array):
     (x, y), width = plan.axes, plan.width
     wide = width // lax.axis_size(y)
     panel = lax.dynamic_slice_in_dim(window, p * wide, wide, 1)
-    panel = gather(gather(panel, y, plan.pieces).T, x, plan.pieces)
+    panel = gather_cyclic(gather_cyclic(panel, y, plan.pieces).T, x, plan.pieces)
 
     # v and w for all rows, the own rows, the own columns: s - v w^H - w v^H is left
     shapes = [(width, 2, k) for k in (panel.shape[1], *window.shape)]
     pairs = tuple(jnp.zeros_like(window, shape=shape) for shape in shapes)
     column = functools.partial(reduce_column, plan, (window, panel), p * width)
     (_, rows, columns), found = lax.scan(column, pairs, count_up(width))
-    window -= dot(flat(rows).T, flat(columns[:, ::-1]).conj())
-    mine = part(rows[:, 0].T, y, plan.pieces)
+    window -= dot(stack_pairs(rows).T, stack_pairs(columns[:, ::-1]).conj())
+    mine = cyclic_part(rows[:, 0].T, y, plan.pieces)
     return lax.dynamic_update_slice_in_dim(window, mine, p * wide, 1), found
 
 
@@ -282,7 +282,7 @@ def panel_windows(panels: int) -> list[tuple[int, int]]:
     return [*itertools.pairwise(panels * i // count for i in range(count + 1))]
 
 
-def tridiagonal(block: Array, plan: Plan) -> tuple:
+def tridiagonalize(block: Array, plan: Plan) -> tuple:
     """Reduce a block, rows and columns in turn, to: reflectors, d, e, tau."""
     window, done, found = block, [], []
     for first, last in panel_windows(plan.size // plan.width):
@@ -299,7 +299,7 @@ def tridiagonal(block: Array, plan: Plan) -> tuple:
     return jnp.concatenate(done, axis=1), *found
 
 
-def turn_back(block: Array, tau: Array, q: Array, plan: Plan) -> Array:
+def back_transform(block: Array, tau: Array, q: Array, plan: Plan) -> Array:
     """Apply the reflectors, the last ones first, to the columns of q: [M/X, K/Y]."""
     group = min(GROUP, plan.size // 8) // plan.width or 1
     width = plan.width * math.gcd(group, plan.size // plan.width)
@@ -307,7 +307,7 @@ def turn_back(block: Array, tau: Array, q: Array, plan: Plan) -> Array:
 
     def step(rows, p):
         v = lax.dynamic_slice_in_dim(block[-len(rows) :], p * wide, wide, 1)
-        v = gather(v, plan.axes[1], plan.pieces)
+        v = gather_cyclic(v, plan.axes[1], plan.pieces)
         inner = jnp.append(dot(v.conj().T, v), dot(v.conj().T, rows), axis=1)
         inner = lax.psum(inner, plan.axes[0])
         t = lax.dynamic_slice_in_dim(tau, p * width, width)
@@ -325,7 +325,7 @@ def turn_back(block: Array, tau: Array, q: Array, plan: Plan) -> Array:
 # ---------------------------------------------------------- the tridiagonal problem
 
 
-def whole(d: Array, e: Array, axes: Axes) -> tuple[Array, Array]:
+def solve_on_each(d: Array, e: Array, axes: Axes) -> tuple[Array, Array]:
     """Solve a tridiagonal problem on every device, and keep the own rows.
 
     d, e: [M] -> w: [M], q: [M/P, M], inside `jax.shard_map`
@@ -335,13 +335,13 @@ def whole(d: Array, e: Array, axes: Axes) -> tuple[Array, Array]:
     return w, lax.dynamic_slice_in_dim(q, lax.axis_index(axes) * rows, rows)
 
 
-ON_EACH = whole, lambda *problem: whole(*problem)[0]
+ON_EACH = solve_on_each, lambda *problem: solve_on_each(*problem)[0]
 
 
 # ---------------------------------------------------------- the whole, and derivatives
 
 
-def in_range(block: Array, plan: Plan) -> tuple[Array, Array]:
+def normalize(block: Array, plan: Plan) -> tuple[Array, Array]:
     """Divide a block by the largest number in all: [m, n] -> [m, n], []; or by NaN."""
     unit = jnp.abs(block).max(initial=jnp.finfo(block.dtype).tiny)
     wrong = lax.psum(jnp.any(~jnp.isfinite(block)).astype(jnp.int32), plan.axes)
@@ -349,19 +349,19 @@ def in_range(block: Array, plan: Plan) -> tuple[Array, Array]:
     return block / unit.astype(block.dtype), unit
 
 
-def reduced(block: Array, plan: Plan):
+def scale_and_reduce(block: Array, plan: Plan):
     """Reduce a block of s: reflectors, tau, d and e, and the unit of these."""
-    block, unit = in_range(block, plan)
+    block, unit = normalize(block, plan)
     for axis in plan.axes:
-        block = in_turn(block, axis, plan.pieces).T
-    block, d, e, tau = tridiagonal(block, plan)
+        block = to_cyclic(block, axis, plan.pieces).T
+    block, d, e, tau = tridiagonalize(block, plan)
     norm = (jnp.abs(d) + jnp.abs(e) + jnp.abs(jnp.roll(e, 1))).max()
     beyond = 2 * norm + (norm == 0).astype(norm.dtype)  # what fills up comes last
     return block, tau, jnp.where(count_up(plan.size) < plan.n, d, beyond), e, unit
 
 
-def agreed(w: Array, plan: Plan) -> Array:
-    """Return w, which all devices have alike, in pieces, and show that in its type."""
+def replicate(w: Array, plan: Plan) -> Array:
+    """Return w, equal on all devices, in pieces, with a type that is replicated."""
     first = lax.axis_index(plan.axes) == 0
     return lax.psum(jnp.where(first, w[rows_of_pieces(plan)], 0), plan.axes)
 
@@ -371,17 +371,18 @@ def eigenpairs(s: Array, plan: Plan, solvers: tuple) -> tuple[Array, Array]:
     """Solve a Hermitian problem, all in pieces: [M@x, M@y] -> [M], [M@x, M@y]."""
     x, y = plan.axes
 
-    @on_blocks(plan, out_specs=(jax.P(), jax.P(x, y)))
+    @shard_map_axes(plan, out_specs=(jax.P(), jax.P(x, y)))
     def run(block):
-        block, tau, d, e, unit = reduced(block, plan)
+        block, tau, d, e, unit = scale_and_reduce(block, plan)
         w, q = solvers[0](d, e, plan.axes)
         q = q[:, rows_of_pieces(plan)].astype(block.dtype)
         q = lax.all_to_all(q, y, 1, 0, tiled=True)
         high = lax.axis_size(x)  # from rows one after the other to rows in turn
         q = q.reshape(-1, high, plan.pieces // high, q.shape[1])
         q = lax.all_to_all(q, x, 1, 0).reshape(-1, q.shape[-1])
-        q = turn_back(block, tau, q, plan).reshape(-1, plan.pieces // high, q.shape[1])
-        return agreed(w * unit, plan), q.swapaxes(0, 1).reshape(-1, q.shape[-1])
+        q = back_transform(block, tau, q, plan)
+        q = q.reshape(-1, plan.pieces // high, q.shape[1])
+        return replicate(w * unit, plan), q.swapaxes(0, 1).reshape(-1, q.shape[-1])
 
     return run(s)
 
@@ -390,44 +391,44 @@ def eigenpairs(s: Array, plan: Plan, solvers: tuple) -> tuple[Array, Array]:
 def eigenvalues(s: Array, plan: Plan, solvers: tuple) -> Array:
     """Solve for eigenvalues alone: [M@x, M@y] -> [M], in pieces."""
 
-    @on_blocks(plan, out_specs=jax.P())
+    @shard_map_axes(plan, out_specs=jax.P())
     def run(block):
-        _, _, d, e, unit = reduced(block, plan)
-        return agreed(solvers[1](d, e, plan.axes) * unit, plan)
+        _, _, d, e, unit = scale_and_reduce(block, plan)
+        return replicate(solvers[1](d, e, plan.axes) * unit, plan)
 
     return run(s)
 
 
-def one_of(block: Array, axis: str, i: Array, dim: int, pieces: int) -> Array:
-    """Send piece i of rows (dim 0) or columns (dim 1) to all along an axis."""
+def broadcast_piece(block: Array, axis: str, i: Array, dim: int, pieces: int) -> Array:
+    """Return piece i of rows (dim 0) or columns (dim 1), on all along an axis."""
     own = pieces // lax.axis_size(axis)
     wide = block.shape[dim] // own
     cut = lax.dynamic_slice_in_dim(block, i % own * wide, wide, dim)
     return lax.psum(jnp.where(lax.axis_index(axis) == i // own, cut, 0), axis)
 
 
-def product_of_blocks(a: Array, b: Array, plan: Plan) -> Array:
+def multiply_pieces(a: Array, b: Array, plan: Plan) -> Array:
     """Return a b, a piece at a time: [M@x, M@y] twice -> [M@x, M@y]."""
     x, y = plan.axes
 
-    @on_blocks(plan)
+    @shard_map_axes(plan)
     def run(a, b):
         @functools.partial(jax.checkpoint, prevent_cse=False)
         def add(total, i):  # a gradient sends pieces anew, and keeps none
-            left = one_of(a, y, i, 1, plan.pieces)
-            return total + dot(left, one_of(b, x, i, 0, plan.pieces)), None
+            left = broadcast_piece(a, y, i, 1, plan.pieces)
+            return total + dot(left, broadcast_piece(b, x, i, 0, plan.pieces)), None
 
         return lax.scan(add, jnp.zeros_like(b), count_up(plan.pieces))[0]
 
     return run(a, b)
 
 
-def change_of_values(v: Array, turned: Array) -> Array:
+def eigenvalue_tangents(v: Array, turned: Array) -> Array:
     """Return the real diagonal of v^H turned: [M@x, M@y] twice -> [M]."""
     return place((v.conj() * turned).real.sum(0), jax.P())
 
 
-def over_gaps(inner: Array, w: Array, plan: Plan) -> Array:
+def divide_by_gaps(inner: Array, w: Array, plan: Plan) -> Array:
     """Divide by w_j - w_i, and put 0 where i = j or a has ended: as `inner`."""
     both = jnp.stack([w, rows_of_pieces(plan).astype(w.dtype)])
     (wi, i), (wj, j) = (place(both, jax.P(None, axis)) for axis in plan.axes)
@@ -438,20 +439,20 @@ def over_gaps(inner: Array, w: Array, plan: Plan) -> Array:
 
 
 @eigenpairs.defjvp
-def change_of_pairs(plan, solvers, primals, tangents):
+def eigenpairs_jvp(plan, solvers, primals, tangents):
     """Return dw = diag(v^H ds v) and dv = v (F o v^H ds v), F_ij = 1 / (w_j - w_i)."""
     w, v = eigenpairs(*primals, plan, solvers)
-    turned = product_of_blocks(*tangents, v, plan)
-    rows = on_blocks(plan)(functools.partial(adjoint, plan=plan))(v)
-    inner = over_gaps(product_of_blocks(rows, turned, plan), w, plan)
-    return (w, v), (change_of_values(v, turned), product_of_blocks(v, inner, plan))
+    turned = multiply_pieces(*tangents, v, plan)
+    rows = shard_map_axes(plan)(functools.partial(adjoint, plan=plan))(v)
+    inner = divide_by_gaps(multiply_pieces(rows, turned, plan), w, plan)
+    return (w, v), (eigenvalue_tangents(v, turned), multiply_pieces(v, inner, plan))
 
 
 @eigenvalues.defjvp
-def change_by_vectors(plan, solvers, primals, tangents):
-    """Return dw = diag(v^H ds v); the vectors are found for that."""
+def eigenvalues_jvp(plan, solvers, primals, tangents):
+    """Return dw = diag(v^H ds v), for which it computes the vectors."""
     w, v = eigenpairs(*primals, plan, solvers)
-    return w, change_of_values(v, product_of_blocks(*tangents, v, plan))
+    return w, eigenvalue_tangents(v, multiply_pieces(*tangents, v, plan))
 
 
 # ------------------------------------------------------------------ what you call
@@ -473,14 +474,14 @@ def check_eigenproblem(a: Array, axes: Axes) -> Axes:
     return axes
 
 
-def in_pieces(a: Array, axes: Axes) -> tuple[Array, Plan]:
+def hermitian_pieces(a: Array, axes: Axes) -> tuple[Array, Plan]:
     """Return s, for (a + a^H) / 2, and the plan: [N, N] -> [M@x, M@y]."""
     plan = plan_pieces(len(a), check_eigenproblem(a, axes))
-    return hermitian_part(cut_up(a, plan), plan), plan
+    return hermitian_part(split_pieces(a, plan), plan), plan
 
 
-def in_order(w: Array, plan: Plan) -> Array:
-    """Take eigenvalues from pieces: [M] -> [N]."""
+def order_values(w: Array, plan: Plan) -> Array:
+    """Return eigenvalues in ascending order, from pieces: [M] -> [N]."""
     return w[jnp.argsort(rows_of_pieces(plan))[: plan.n]]
 
 
@@ -494,14 +495,14 @@ def eigh(a: Array, tridiagonal: tuple, axes: Axes = ("x", "y")):
     blocks first. An axis that does not divide N does not cut v. The phase of a vector
     is any. If a number is not finite, all results are NaN. Derivatives of either mode
     and any order; those of v are not finite where two eigenvalues are equal, as in JAX,
-    and large where they nearly are. `tridiagonal` solves what the reduction leaves:
+    and large where they nearly are. `tridiagonalize` solves what the reduction leaves:
     IN_PAIRS of secular.py shares the work, and holds 2 M^2 / P words a device; ON_EACH
     of this file holds M^2 on each. Raises ValueError for what is no such matrix, a mesh
     without these axes, and inside a `jax.shard_map` over them.
     """
-    s, plan = in_pieces(a, axes)
+    s, plan = hermitian_pieces(a, axes)
     w, v = eigenpairs(s, plan, tridiagonal)
-    return in_order(w, plan), back_to_rows(v, plan)
+    return order_values(w, plan), merge_pieces(v, plan)
 
 
 @jax.jit(static_argnames=("tridiagonal", "axes"))
@@ -510,8 +511,8 @@ def eigvalsh(a: Array, tridiagonal: tuple, axes: Axes = ("x", "y")) -> Array:
 
     No reflector is turned back, no vector made; a derivative does that.
     """
-    s, plan = in_pieces(a, axes)
-    return in_order(eigenvalues(s, plan, tridiagonal), plan)
+    s, plan = hermitian_pieces(a, axes)
+    return order_values(eigenvalues(s, plan, tridiagonal), plan)
 
 
 def main():

@@ -61,8 +61,8 @@ class Plan(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Known:
-    """What is read of factors; those of lu.py have it."""
+class Factors:
+    """The factors of a matrix by lu.py, or whatever has these fields."""
 
     a: Array | None
     held: Array
@@ -93,35 +93,35 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def filled(size: int, unit: int) -> int:
+def round_up(size: int, unit: int) -> int:
     """Return a size rounded up to a multiple of a unit."""
     return size + -size % unit
 
 
-def laid_out(b: Array, plan: Plan) -> Array:
+def pad_to_blocks(b: Array, plan: Plan) -> Array:
     """Lay a matrix out in blocks; zeros fill it up if the mesh does not divide it."""
     more = [(0, -size % math.lcm(*plan.sizes)) for size in b.shape]
     return place(jnp.pad(b, more), jax.P(*plan.axes))
 
 
-def unfilled(x: Array, shape: tuple[int, int], plan: Plan) -> Array:
-    """Drop what filled up; an axis of the mesh that then divides no more holds all."""
+def unpad_blocks(a: Array, shape: tuple[int, int], plan: Plan) -> Array:
+    """Drop what filled up; an axis of the mesh that divides no more holds all."""
     parts = zip(shape, plan.axes, plan.sizes, strict=True)
-    spec = jax.P(*(name if size % count == 0 else None for size, name, count in parts))
-    return x if x.shape == shape else place(x, spec)[: shape[0], : shape[1]]
+    spec = jax.P(*(name if n % size == 0 else None for n, name, size in parts))
+    return a if a.shape == shape else place(a, spec)[: shape[0], : shape[1]]
 
 
-def columns_of(plan: Plan) -> Array:
+def column_ids(plan: Plan) -> Array:
     """Return the columns of each step, those that fill up last: int32[steps, width]."""
     whole, count = plan.steps * plan.width, plan.sizes[1]
-    ids, pads = jnp.split(count_up(whole), [filled(plan.n, math.lcm(*plan.sizes))])
+    ids, pads = jnp.split(count_up(whole), [round_up(plan.n, math.lcm(*plan.sizes))])
     table = jnp.append(ids.reshape(count, -1), pads.reshape(count, -1), axis=1)
     table = table.reshape(count, plan.steps, -1).swapaxes(0, 1)
     return table.reshape(plan.steps, plan.width)
 
 
-def tied(x: Array, to: Array) -> Array:
-    """Return x, in as many copies as `vmap` makes of `to`: gathers want both alike."""
+def batch_as(x: Array, to: Array) -> Array:
+    """Return x, batched by `vmap` as `to` is: gathers want both alike."""
     return x + 0 * jnp.isnan(to.ravel()[0]).astype(x.dtype)
 
 
@@ -131,7 +131,7 @@ def offsets(ids: Array, part: Array, axis: str) -> Array:
     return jnp.where(at < 0, at + 2**30, at)  # no two alike
 
 
-def rows_here(part: Array, ids: Array, axis: str) -> Array:
+def local_rows(part: Array, ids: Array, axis: str) -> Array:
     """Return these rows of b if they lie here, and zeros: [m, k], [w] -> [w, k]."""
     return part.at[offsets(ids, part, axis)].get(mode="fill", fill_value=0)
 
@@ -142,7 +142,7 @@ def put_rows(part: Array, ids: Array, rows: Array, axis: str) -> Array:
     return at.set(rows, mode="drop", unique_indices=True)
 
 
-def panel_of(block: Array, step: Array, plan: Plan) -> Array:
+def gather_panel(block: Array, step: Array, plan: Plan) -> Array:
     """Bring the columns of a step together, along y: [m, n] -> [m, width]."""
     wide = plan.width // plan.sizes[1]
     panel = lax.dynamic_slice_in_dim(block, step * wide, wide, axis=1)
@@ -158,7 +158,7 @@ def stages(steps: int) -> list[tuple[int, int]]:
     return [(i, j) for i, j in itertools.pairwise(cuts) if i < j]
 
 
-def at_its_place(part: Array, top: Array, plan: Plan) -> Array:
+def embed_rows(part: Array, top: Array, plan: Plan) -> Array:
     """Return the own rows of a step among those of others, zeros: -> [width, k]."""
     high = plan.width // plan.sizes[0]
     mine = lax.dynamic_slice_in_dim(part, top, high)
@@ -185,11 +185,11 @@ def take_step(
         plan.width // plan.sizes[0],
         orders[1 - lower][step],
     )
-    panel, at = panel_of(block[low:up], step, plan), count_up(low, up) // high
-    square = at_its_place(panel, step * high - low, plan)
-    sides = at_its_place(x, step * high, plan)
+    panel, at = gather_panel(block[low:up], step, plan), count_up(low, up) // high
+    square = embed_rows(panel, step * high - low, plan)
+    sides = embed_rows(x, step * high, plan)
     panel = jnp.where((at > step if lower else at < step)[:, None], panel, 0)
-    sides = sides if second else sides + rows_here(b, ids, axis)
+    sides = sides if second else sides + local_rows(b, ids, axis)
     sides = sides - dot(panel.T, x[low:up]) if trans else sides
     both = lax.psum(jnp.append(square, sides, axis=1), axis)
     square, sides = jnp.split(both, [plan.width], axis=1)
@@ -202,14 +202,14 @@ def take_step(
     return x, put_rows(b, ids, now, axis) if second else b
 
 
-def by_triangles(held: Array, permutation: Array, b: Array, trans: int, plan: Plan):
+def solve_triangles(held: Array, permutation: Array, b: Array, trans: int, plan: Plan):
     """Solve with both triangles: [M@x, M@y], [N@x, K@y] -> [N@x, K@y]."""
     spec, high = jax.P(*plan.axes), plan.width // plan.sizes[0]
 
     @shard_map(in_specs=(spec, spec, jax.P()), out_specs=spec)
     def run(block, b, permutation):
-        orders = permutation, tied(columns_of(plan), permutation)
-        given, b = (block, orders, plan), tied(b, permutation)
+        orders = permutation, batch_as(column_ids(plan), permutation)
+        given, b = (block, orders, plan), batch_as(b, permutation)
         state = jnp.zeros_like(b, shape=(len(block), b.shape[1])), b
         for second, (first, last) in itertools.product((0, 1), stages(plan.steps)):
             ends = (plan.steps - last, plan.steps - first) if second else (first, last)
@@ -228,32 +228,32 @@ def multiply_blocks(a: Array, x: Array, trans: int, plan: Plan) -> Array:
 
     @shard_map(in_specs=(spec, spec), out_specs=spec)
     def run(block, x):
-        order = tied(columns_of(plan), block)
+        order = batch_as(column_ids(plan), block)
         more = order.size // plan.sizes[1] - block.shape[1]
         block = jnp.pad(block, ((0, 0), (0, more)))
 
         @jax.checkpoint  # a gradient keeps no panels, but brings them together again
         def take(step, block, x, out):
-            panel, ids = panel_of(block, step, plan), order[step]
+            panel, ids = gather_panel(block, step, plan), order[step]
             if trans:
                 return put_rows(out, ids, lax.psum(dot(panel.T, x), axis), axis)
-            return out + dot(panel, lax.psum(rows_here(x, ids, axis), axis))
+            return out + dot(panel, lax.psum(local_rows(x, ids, axis), axis))
 
         def turn(step, out):
             return take(step, block, x, out)
 
         return lax.fori_loop(0, plan.steps, turn, jnp.zeros_like(x))
 
-    return run(laid_out(a, plan), x)
+    return run(pad_to_blocks(a, plan), x)
 
 
 @jax.custom_jvp
-def constant(tree):
-    """Return what has no derivative here; refuse to be differentiated."""
+def nondiff(tree):
+    """Return the tree itself; a derivative of it raises ValueError."""
     return tree
 
 
-@constant.defjvp
+@nondiff.defjvp
 def refuse_factors(primals, tangents):
     """Raise ValueError: a derivative by the triangles is none by the matrix."""
     raise ValueError(
@@ -261,18 +261,18 @@ def refuse_factors(primals, tangents):
     )
 
 
-def solved(factors: Known, b: Array, trans: int) -> Array:
+def linear_solve(factors: Factors, b: Array, trans: int) -> Array:
     """Solve, with derivatives in a and b: [N@x, K@y] -> [N@x, K@y], both filled up."""
     if trans == 2:
-        return solved(factors, b.conj(), 1).conj()
+        return linear_solve(factors, b.conj(), 1).conj()
     a, plan, permutation = factors.a, factors.plan, factors.permutation
-    held = constant(factors.held)
+    held = nondiff(factors.held)
 
     def product(x):  # without a, nobody asks for it
         return x if a is None else multiply_blocks(a.astype(x.dtype), x, trans, plan)
 
     def solver(trans, _, b):
-        return by_triangles(held, permutation, b, trans, plan)
+        return solve_triangles(held, permutation, b, trans, plan)
 
     both = (functools.partial(solver, each) for each in (trans, 1 - trans))
     return lax.custom_linear_solve(product, b, *both)
@@ -281,9 +281,9 @@ def solved(factors: Known, b: Array, trans: int) -> Array:
 # ------------------------------------------------------------------ what you call
 
 
-def check_known(factors: Known):
+def require_factors(factors: Factors):
     """Raise ValueError unless these are factors, of the mesh in context."""
-    if not all(hasattr(factors, name) for name in Known.__dataclass_fields__):
+    if not all(hasattr(factors, name) for name in Factors.__dataclass_fields__):
         raise ValueError(
             f"a {type(factors).__name__} has no factors: pass lu_factor(a)"
         )
@@ -296,15 +296,16 @@ def check_known(factors: Known):
 
 
 @jax.jit(static_argnames="trans")
-def solve_sides(factors: Known, b: Array, trans: int) -> Array:
+def solve_sides(factors: Factors, b: Array, trans: int) -> Array:
     """Give b its type and its place, and solve: [N@x, K@y] -> [N@x, K@y]."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(factors.held, b)
-    x = laid_out(b.astype(dtype), factors.plan)
-    return unfilled(solved(factors, x, trans) if b.size else x, b.shape, factors.plan)
+    x = pad_to_blocks(b.astype(dtype), factors.plan)
+    x = linear_solve(factors, x, trans) if b.size else x
+    return unpad_blocks(x, b.shape, factors.plan)
 
 
-def lu_solve_blocks(factors: Known, b: Array, trans: int = 0) -> Array:
+def lu_solve_blocks(factors: Factors, b: Array, trans: int = 0) -> Array:
     """Solve a x = b, a^T x = b (trans=1) or a^H x = b (trans=2) with known factors.
 
     b: [N@x, K@y] -> x: [N@x, K@y]; along an axis that does not divide N or K, whole
@@ -312,7 +313,7 @@ def lu_solve_blocks(factors: Known, b: Array, trans: int = 0) -> Array:
     Derivatives of either mode go to a and to b. Raises ValueError for what are no
     factors or no matrix of N rows, for another trans, and for a mesh of other sizes.
     """
-    check_known(factors)
+    require_factors(factors)
     n = factors.plan.n
     if not isinstance(b, (Array, np.ndarray)) or b.ndim != 2 or len(b) != n:
         shape = getattr(b, "shape", type(b).__name__)
@@ -325,22 +326,22 @@ def lu_solve_blocks(factors: Known, b: Array, trans: int = 0) -> Array:
     return solve_sides(factors, b, trans)
 
 
-def inv(factors: Known) -> Array:
+def inv(factors: Factors) -> Array:
     """Return the inverse of the matrix whose factors these are.
 
     -> [N@x, N@y]; on all devices along axes that do not divide N
 
     Derivatives of either mode go to a. A singular matrix gives infinities or NaN.
     """
-    check_known(factors)
+    require_factors(factors)
     return invert(factors)
 
 
 @jax.jit
-def invert(factors: Known) -> Array:
+def invert(factors: Factors) -> Array:
     """Solve for an identity, which is made in blocks: -> [N@x, N@y]."""
     plan = factors.plan
-    size = filled(plan.n, math.lcm(*plan.sizes))
+    size = round_up(plan.n, math.lcm(*plan.sizes))
 
     @shard_map(in_specs=(), out_specs=jax.P(*plan.axes))
     def identity():
@@ -350,42 +351,42 @@ def invert(factors: Known) -> Array:
         )
         return (row[:, None] == column[None]).astype(factors.held.dtype)
 
-    eye = identity()
-    return unfilled(solved(factors, eye, 0) if size else eye, (plan.n, plan.n), plan)
+    x = linear_solve(factors, identity(), 0) if size else identity()
+    return unpad_blocks(x, (plan.n, plan.n), plan)
 
 
-def sorted_rows(block: Array, along: int, plan: Plan) -> Array:
+def sort_rows(block: Array, along: int, plan: Plan) -> Array:
     """Bring rows (along 0), or columns of a transpose (1), into their order: [m, n]."""
     axis, share = plan.axes[along], plan.width // plan.sizes[along]
 
     def take(step, out):
         rows = lax.dynamic_slice_in_dim(block, step * share, share)
         rows = lax.all_gather(rows, axis, tiled=True)
-        ids = tied(step * plan.width + count_up(plan.width), block)
+        ids = batch_as(step * plan.width + count_up(plan.width), block)
         return put_rows(out, ids, rows, axis)
 
     return lax.fori_loop(0, plan.steps, take, block)
 
 
-def unpack(factors: Known) -> Triangles:
+def unpack(factors: Factors) -> Triangles:
     """Return the triangles themselves, in the order of elimination, in blocks.
 
     -> rows int32[M], columns int32[M], lower [M@x, M@y], upper [M@x, M@y], where
     a[rows][:, columns] = lower upper; numbers from N on are those of an identity.
     Raises ValueError under differentiation: pivots jump.
     """
-    check_known(factors)
+    require_factors(factors)
     return triangles_of(factors)
 
 
 @jax.jit
-def triangles_of(factors: Known) -> Triangles:
+def triangles_of(factors: Factors) -> Triangles:
     """Sort rows and columns, a step at a time, and take the triangles apart."""
     plan, spec = factors.plan, jax.P(*factors.plan.axes)
 
     @shard_map(in_specs=spec, out_specs=(spec, spec))
     def run(block):
-        block = sorted_rows(sorted_rows(block, 0, plan).T, 1, plan).T
+        block = sort_rows(sort_rows(block, 0, plan).T, 1, plan).T
         row, column = (
             lax.axis_index(name) * size + count_up(size)
             for name, size in zip(plan.axes, block.shape, strict=True)
@@ -394,8 +395,8 @@ def triangles_of(factors: Known) -> Triangles:
         lower = jnp.where(below > 0, block, (below == 0).astype(block.dtype))
         return lower, jnp.where(below <= 0, block, 0)
 
-    _, held = constant((factors.a, factors.held))
-    order = factors.permutation.ravel(), columns_of(plan).ravel()
+    _, held = nondiff((factors.a, factors.held))
+    order = factors.permutation.ravel(), column_ids(plan).ravel()
     return Triangles(*order, *run(held))
 
 
@@ -408,10 +409,10 @@ def main():
         width = 2 * math.lcm(*sizes)
         plan = Plan(8, width, 8 * width, ("x", "y"), sizes)
         # without what fills up, rows are numbered as columns are, on the axes exchanged
-        rows, columns = columns_of(plan._replace(sizes=sizes[::-1])), columns_of(plan)
+        rows, columns = column_ids(plan._replace(sizes=sizes[::-1])), column_ids(plan)
         held = 0.1 * jax.random.normal(jax.random.key(0), (plan.n, plan.n))
         held = held.at[rows.ravel(), columns.ravel()].set(1)
-        factors = Known(None, jax.device_put(held, jax.P("x", "y")), rows, plan)
+        factors = Factors(None, jax.device_put(held, jax.P("x", "y")), rows, plan)
         inverse, (rows, columns, *pair) = inv(factors), unpack(factors)
         lower, upper = map(np.asarray, pair)
         sorted_inverse = np.asarray(inverse)[np.asarray(columns)][:, np.asarray(rows)]

@@ -102,7 +102,7 @@ class Factors:
     @property
     def lu(self) -> Array:
         """Return the packed factors, [M@x, M@y], which have no derivative."""
-        return constant((self.a, self.held))[1]
+        return nondiff((self.a, self.held))[1]
 
     def alone(self) -> "Factors":
         """Return the factors without a, whose memory is then free, or may be donated.
@@ -215,7 +215,7 @@ def pad(a: Array, plan: Plan) -> Array:
     return place(jnp.pad(a, more), plan.blocks)
 
 
-def fill_up(block: Array, plan: Plan) -> Array:
+def pad_identity(block: Array, plan: Plan) -> Array:
     """Append rows and columns of an identity to a block, inside `jax.shard_map`."""
     row = indices(plan, 0)[lax.axis_index(plan.axes[0])][:, None]
     column = indices(plan, 1)[lax.axis_index(plan.axes[1])][None]
@@ -227,7 +227,7 @@ def fill_up(block: Array, plan: Plan) -> Array:
 # --------------------------------------------------------------- the pivot rows
 
 
-def best(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
+def factor_panel(rows: Array, ids: Array, done: Array) -> tuple[Array, Array]:
     """Factor a panel with partial pivoting.
 
     rows: [m, width], ids: [m] -> the packed factors, [m, width], and the order of the
@@ -247,16 +247,16 @@ def tournament(rows: Array, ids: Array, done: Array, plan: Plan):
     """
     out, width = (ids < done).sum(), rows.shape[1]
     rows, ids = jnp.roll(rows, -out, axis=0), jnp.roll(ids, -out)
-    own, order = best(rows, ids, done)
+    own, order = factor_panel(rows, ids, done)
     packed, winners = own[:width], order[:width]
     mine, ids = rows[winners], ids[winners]
     if plan.sizes[0] > 1:
         # one message: float32 has all numbers up to 2^24
-        named = jnp.append(mine, ids[:, None].astype(mine.dtype), axis=1)
-        named = lax.all_gather(named, plan.axes[0], tiled=True)
-        ids = named[:, -1].real.astype(ids.dtype)
+        rows_and_ids = jnp.append(mine, ids[:, None].astype(mine.dtype), axis=1)
+        rows_and_ids = lax.all_gather(rows_and_ids, plan.axes[0], tiled=True)
+        ids = rows_and_ids[:, -1].real.astype(ids.dtype)
         last = jnp.argsort(ids < done, stable=True)
-        packed, winners = best(named[last, :-1], ids[last], done)
+        packed, winners = factor_panel(rows_and_ids[last, :-1], ids[last], done)
         packed, ids = packed[:width], ids[last][winners[:width]]
     l_panel = lower_panel(own, packed, plan)
     return packed, ids, l_panel[jnp.roll(jnp.argsort(order), out)]
@@ -281,7 +281,7 @@ def lower_panel(own: Array, packed: Array, plan: Plan) -> Array:
     return dot(lower, solve_triangle(upper, jnp.triu(own[:width]), lower=False))
 
 
-def displaced(winners: Array, done: Array, size: int) -> Array:
+def displaced_positions(winners: Array, done: Array, size: int) -> Array:
     """Return where each row from `done` on goes, when the winners take these places.
 
     ids int32[width] -> ids int32[width]: the old places of the winners from below, or
@@ -293,8 +293,8 @@ def displaced(winners: Array, done: Array, size: int) -> Array:
     return jnp.where(moves, free[jnp.cumsum(moves) - 1], size)
 
 
-def when_eliminated(plan: Plan, along: int, count: int) -> Array:
-    """Tell when the rows (along 0) or columns (1) of a block are eliminated.
+def block_positions(plan: Plan, along: int, count: int) -> Array:
+    """Return when the rows (along 0) or columns (1) of a block are eliminated.
 
     -> int32[count], for the first `count` of them; inside `jax.shard_map`
     """
@@ -317,7 +317,7 @@ def swap_rows(block: Array, order: Array, winners: Array, done: Array, plan: Pla
     block: [m, n], in which the top stays as it was: a step overwrites it; order
     int32[steps width]: the indices of all rows, in their new order
     """
-    target = displaced(winners, done, order.size)
+    target = displaced_positions(winners, done, order.size)
     high, _ = plan.shares
     top = lax.dynamic_slice_in_dim(block, done // plan.width * high, high)
     top = lax.all_gather(top, plan.axes[0], tiled=True)
@@ -366,7 +366,7 @@ def eliminate_below(block: Array, step: Array, l_panel: Array, u_rows: Array, pl
         # not by zeros in a factor: 0 times NaN would reach what is done with
         new = jnp.where(fresh & right, old - dot(l_tile, u_rows), old)
         block = lax.dynamic_update_slice(block, new, (start, skip))
-        new = own_share(l_tile, 1, plan)
+        new = own_slice(l_tile, 1, plan)
         old = lax.dynamic_slice(block, (start, left), new.shape)
         new = jnp.where(fresh, new, old)
         return lax.dynamic_update_slice(block, new, (start, left))
@@ -374,12 +374,12 @@ def eliminate_below(block: Array, step: Array, l_panel: Array, u_rows: Array, pl
     return lax.fori_loop(0, (m - top + tile - 1) // tile, update, block)
 
 
-def tied(x: Array, to: Array) -> Array:
-    """Return x, in as many copies as `vmap` makes of `to`: gathers want both alike."""
+def batch_as(x: Array, to: Array) -> Array:
+    """Return x, batched by `vmap` as `to` is: gathers want both alike."""
     return x + 0 * jnp.isnan(to.ravel()[0]).astype(x.dtype)
 
 
-def own_share(panel: Array, along: int, plan: Plan) -> Array:
+def own_slice(panel: Array, along: int, plan: Plan) -> Array:
     """Return the own rows (along 0) or columns (1) of what all have of a step."""
     share, rank = plan.shares[along], lax.axis_index(plan.axes[along])
     return lax.dynamic_slice_in_dim(panel, rank * share, share, axis=along)
@@ -396,7 +396,7 @@ def eliminate(first: int, plan: Plan, step: Array, state: tuple[Array, Array]):
 
     panel = lax.dynamic_slice(block, (up, left), (len(block) - up, wide))
     panel = lax.all_gather(panel, plan.axes[1], axis=1, tiled=True)
-    ids = tied(when_eliminated(plan, 0, len(block))[up:], block)
+    ids = batch_as(block_positions(plan, 0, len(block))[up:], block)
     packed, winners, l_panel = tournament(panel, ids, done, plan)
     offsets = local_offsets(winners, plan, len(block))
     winning = block.at[offsets].get(mode="fill", fill_value=0)
@@ -408,8 +408,8 @@ def eliminate(first: int, plan: Plan, step: Array, state: tuple[Array, Array]):
     block, order = swap_rows(block, order, winners, done, plan)
     finished = jnp.where(right, u_rows, winning[:, skip:])
     finished = jnp.append(winning[:, :skip], finished, axis=1)
-    finished = lax.dynamic_update_slice(finished, own_share(packed, 1, plan), (0, left))
-    mine = own_share(finished, 0, plan)
+    finished = lax.dynamic_update_slice(finished, own_slice(packed, 1, plan), (0, left))
+    mine = own_slice(finished, 0, plan)
     return lax.dynamic_update_slice_in_dim(block, mine, top, 0), order
 
 
@@ -419,8 +419,8 @@ def eliminate_all(a: Array, plan: Plan) -> tuple[Array, Array]:
 
     @shard_map(in_specs=(plan.blocks, jax.P()), out_specs=(plan.blocks, jax.P()))
     def run(block, order):
-        block = fill_up(block, plan)
-        state = block, tied(order.ravel(), block)
+        block = pad_identity(block, plan)
+        state = block, batch_as(order.ravel(), block)
         for first, last in windows(plan):
             body = functools.partial(eliminate, first, plan)
             state = lax.fori_loop(first, last, body, state)
@@ -433,7 +433,7 @@ def eliminate_all(a: Array, plan: Plan) -> tuple[Array, Array]:
 # ------------------------------------------------------------------ the solutions
 
 
-def with_whole_sides(lu: Array, permutation: Array, b: Array, trans: int, plan: Plan):
+def substitute_both(lu: Array, permutation: Array, b: Array, trans: int, plan: Plan):
     """Solve with both triangles: [M@x, M@y], [N, ...] on all devices -> the same."""
 
     @shard_map(in_specs=(plan.blocks, jax.P(), jax.P()), out_specs=jax.P())
@@ -441,8 +441,9 @@ def with_whole_sides(lu: Array, permutation: Array, b: Array, trans: int, plan: 
         columns = order_of(plan, 1)
         before, after = (columns, permutation) if trans else (permutation, columns)
         block = block.T if trans else block
-        before, after = tied(before, permutation), tied(after, permutation)
-        b = tied(jnp.pad(b, ((0, before.size - plan.n), (0, 0))), permutation)[before]
+        before, after = batch_as(before, permutation), batch_as(after, permutation)
+        more = (0, before.size - plan.n), (0, 0)
+        b = batch_as(jnp.pad(b, more), permutation)[before]
         x = substitute(block, b, plan, trans, lower=True)
         x = substitute(block, x, plan, trans, lower=False)
         x = x.reshape(after.size, x.shape[-1])
@@ -482,7 +483,7 @@ def substitute(block: Array, b: Array, plan: Plan, trans: int, lower: bool) -> A
     return lax.fori_loop(0, plan.steps, take, jnp.zeros_like(b))
 
 
-def times_whole(a: Array, x: Array, trans: int, plan: Plan) -> Array:
+def matvec_blocks(a: Array, x: Array, trans: int, plan: Plan) -> Array:
     """Return a x, or a^T x, and leave a in place: [N@x, N@y], [N, ...] -> [N, ...]."""
     inner, outer = plan.axes if trans else plan.axes[::-1]
 
@@ -534,19 +535,19 @@ def check_factors(factors: Factors):
         )
 
 
-def common(*arrays: Array) -> jnp.dtype:
+def result_type(*arrays: Array) -> jnp.dtype:
     """Return the type of a result, also where JAX shall promote nothing by itself."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 
 
 @jax.custom_jvp
-def constant(tree):
-    """Return what has no derivative here; refuse to be differentiated."""
+def nondiff(tree):
+    """Return the tree itself; a derivative of it raises ValueError."""
     return tree
 
 
-@constant.defjvp
+@nondiff.defjvp
 def refuse_derivatives(primals, tangents):
     """Raise ValueError, before a loop without end would raise something obscure."""
     raise ValueError(
@@ -593,19 +594,19 @@ def solve_whole(factors: Factors, b: Array, trans: int, refine: int = 0) -> Arra
     """Solve for sides on all devices, with derivatives: [N] or [N, K] -> the same."""
     if trans == 2:
         return solve_whole(factors, b.conj(), 1, refine).conj()
-    plan, lu, a = factors.plan, constant(factors.held), factors.a
-    sides = place(b, jax.P()).astype(common(lu, b))
+    plan, lu, a = factors.plan, nondiff(factors.held), factors.a
+    sides = place(b, jax.P()).astype(result_type(lu, b))
 
-    def times(trans, x):  # without a, nobody asks for it
-        return x if a is None else times_whole(a.astype(x.dtype), x, trans, plan)
+    def matvec(trans, x):  # without a, nobody asks for it
+        return x if a is None else matvec_blocks(a.astype(x.dtype), x, trans, plan)
 
-    def solved(trans, _, b):
-        by_triangles = functools.partial(with_whole_sides, lu, factors.permutation)
-        x = by_triangles(b, trans, plan)
-        return x + by_triangles(b - times(trans, x), trans, plan) if refine else x
+    def solve_once(trans, _, b):
+        substitute_sides = functools.partial(substitute_both, lu, factors.permutation)
+        x = substitute_sides(b, trans, plan)
+        return x + substitute_sides(b - matvec(trans, x), trans, plan) if refine else x
 
-    both = (functools.partial(solved, each) for each in (trans, 1 - trans))
-    product = functools.partial(times, trans)
+    both = (functools.partial(solve_once, each) for each in (trans, 1 - trans))
+    product = functools.partial(matvec, trans)
     # XLA cannot compile a shard_map of empty arrays alone
     return lax.custom_linear_solve(product, sides, *both) if b.size else sides
 
@@ -630,7 +631,7 @@ def solve(a: Array, b: Array, *, refine: int = 0, axes: tuple[str, str] = AXES):
 @jax.jit(static_argnames=("refine", "plan"))
 def factor_and_solve(a: Array, b: Array, refine: int, plan: Plan) -> Array:
     """Give both one type, and solve: [N] or [N, K] -> the same."""
-    return solve_whole(factor(a.astype(common(a, b)), plan), b, 0, refine)
+    return solve_whole(factor(a.astype(result_type(a, b)), plan), b, 0, refine)
 
 
 def diagonal(lu: Array, plan: Plan) -> Array:
@@ -638,8 +639,8 @@ def diagonal(lu: Array, plan: Plan) -> Array:
 
     @shard_map(in_specs=plan.blocks, out_specs=jax.P(None, plan.axes[0]))
     def run(block):
-        row = when_eliminated(plan, 0, block.shape[0])[:, None]
-        column = when_eliminated(plan, 1, block.shape[1])[None]
+        row = block_positions(plan, 0, block.shape[0])[:, None]
+        column = block_positions(plan, 1, block.shape[1])[None]
         own = jnp.where(row == column, block, 0).sum(1).reshape(plan.steps, -1)
         return lax.psum(own, plan.axes[1])
 
@@ -665,7 +666,7 @@ def parity(permutation: Array) -> Array:
     its cycle by looking twice as far in every round.
     """
     n = permutation.size
-    ahead, least = permutation, tied(count_up(n), permutation)
+    ahead, least = permutation, batch_as(count_up(n), permutation)
     for _ in range(n.bit_length()):
         least, ahead = jnp.minimum(least, least[ahead]), ahead[ahead]
     return 1 - 2 * ((n - (least == count_up(n)).sum()) % 2)
@@ -692,7 +693,7 @@ def inverse_transposed(factors: Factors) -> Array:
 
 @jax.custom_jvp
 def sign_and_logarithm(factors: Factors) -> tuple[Array, Array]:
-    """Return what `lu_slogdet` does, with a derivative."""
+    """Return the sign and the logarithm of |det a|, from factors: -> [], []."""
     u, columns = diagonal(factors.held, factors.plan), order_of(factors.plan, 1)
     swaps = parity(factors.permutation.ravel()) * parity(columns.ravel())
     sign = swaps.astype(u.dtype) * jnp.sign(u).prod()
@@ -700,7 +701,7 @@ def sign_and_logarithm(factors: Factors) -> tuple[Array, Array]:
 
 
 @sign_and_logarithm.defjvp
-def add_up_the_inverse(primals, tangents):
+def slogdet_jvp(primals, tangents):
     """Return trace(a^-1 da), of which the real part is the logarithm's."""
     (factors,), (change,) = primals, tangents
     sign, logarithm = sign_and_logarithm(factors)
@@ -712,7 +713,7 @@ def add_up_the_inverse(primals, tangents):
 def lu_slogdet(factors: Factors) -> tuple[Array, Array]:
     """Return what `slogdet` does, of a matrix whose factors are known."""
     check_factors(factors)
-    known = dataclasses.replace(factors, held=constant(factors.held))
+    known = dataclasses.replace(factors, held=nondiff(factors.held))
     return jax.jit(sign_and_logarithm)(known)
 
 
@@ -733,7 +734,7 @@ def det(a: Array, axes: tuple[str, str] = AXES) -> Array:
     return sign * jnp.exp(logarithm).astype(sign.dtype)
 
 
-def add_up(collectives: list[tuple[str, str, int, int, int]]) -> Cost:
+def cost_of_collectives(collectives: list[tuple[str, str, int, int, int]]) -> Cost:
     """Add up what one device sends, where messages go round in rings.
 
     collectives: purpose, kind, devices, bytes that go round all of them, how many times
@@ -768,7 +769,7 @@ def cost(function: Callable, a: jax.ShapeDtypeStruct, b=None, axes=AXES) -> Cost
     if function is solve:
         square = 2 * width * (width + math.prod(b.shape[1:])) * word
         collectives += [("sweeps", "all-reduce", x * y, square, 2 * steps)]
-    return add_up(collectives)
+    return cost_of_collectives(collectives)
 
 
 def main():
@@ -778,7 +779,7 @@ def main():
     with jax.set_mesh(jax.make_mesh((x, count // x), AXES)):
         blocks = jax.P(*AXES)
         a = jax.random.normal(jax.random.key(0), (32 * count,) * 2, out_sharding=blocks)
-        b = times_whole(a, jnp.ones((len(a), 1)), 0, plan(len(a)))
+        b = matvec_blocks(a, jnp.ones((len(a), 1)), 0, plan(len(a)))
         error = jnp.abs(solve(a, b, refine=1) - 1).max()
         print(f"{jax.typeof(a)}  {'solved' if error < 0.01 else 'not solved'}")
 

@@ -45,7 +45,7 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
     return lax.ppermute(x, axis_name, [(i, (i + step) % size) for i in range(size)])
 
 
-def common(*arrays: Array) -> jnp.dtype:
+def result_type(*arrays: Array) -> jnp.dtype:
     """Return the type of a result, also where JAX shall promote nothing by itself."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
@@ -53,7 +53,7 @@ def common(*arrays: Array) -> jnp.dtype:
 
 def product(a: Array, b: Array) -> Array:
     """Multiply two blocks: [m, k] x [k, n] -> [m, n]; narrow floats give float32."""
-    dtype = common(a, b)
+    dtype = result_type(a, b)
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dot(a, b, preferred_element_type=jnp.float32 if narrow else dtype)
 
@@ -151,7 +151,7 @@ def multiply_panels(a: Array, b: Array, panels: int) -> Array:
         return total + product(rows, columns)
 
     zeros = product(a[:, :0], b[:0])  # of the type of the sums
-    return lax.fori_loop(0, panels, add, zeros).astype(common(a, b))
+    return lax.fori_loop(0, panels, add, zeros).astype(result_type(a, b))
 
 
 @jax.jit(static_argnames="panels")
@@ -230,7 +230,7 @@ def cannon(a: Array, b: Array) -> Array:
 
         zeros = product(a[:, :0], b[:0])  # of the type of the sums
         a, b, total = lax.fori_loop(0, x - 1, step, (*skew(a, b), zeros))
-        return (total + product(a, b)).astype(common(a, b))
+        return (total + product(a, b)).astype(result_type(a, b))
 
     return multiply(place(a, BLOCKS), place(b, BLOCKS))
 

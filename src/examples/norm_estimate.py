@@ -102,13 +102,13 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def numbers_here(axis: tuple[str, ...], size: int) -> Array:
+def local_indices(axis: tuple[str, ...], size: int) -> Array:
     """Return which rows, or columns, a block of this size has: int32[size]."""
     first = lax.axis_index(axis) * size if axis else 0
     return first + jnp.arange(size, dtype=jnp.int32)
 
 
-def largest(v: Array, axis: tuple[str, ...]) -> Array:
+def max_or_nan(v: Array, axis: tuple[str, ...]) -> Array:
     """Return the largest along the first axis, or NaN: all gather it, and agree."""
     # a maximum that devices agree on may lose NaN
     return (lax.all_gather(v.max(0), axis) if axis else v).max(0)
@@ -118,10 +118,10 @@ def random_signs(grid: Grid, round: Array, like: Array) -> Array:
     """Return numbers 1 and -1, the same on any mesh: a hash of where each stands.
 
     like: [n, k, t] -> the same; the last of the k has number -1 on all devices, as
-    `with_ones` appends it there
+    `append_ones` appends it there
     """
-    row = numbers_here(grid.rows, len(like))
-    column = jnp.append(numbers_here(grid.columns, like.shape[1] - 1), jnp.int32(-1))
+    row = local_indices(grid.rows, len(like))
+    column = jnp.append(local_indices(grid.columns, like.shape[1] - 1), jnp.int32(-1))
     at = (column[None] * grid.n + row[:, None])[..., None] * grid.t
     at += jnp.arange(grid.t, dtype=jnp.int32)[None, None]
     mixed = (at.astype(jnp.uint32) + 1) * jnp.uint32(0x9E3779B9)
@@ -132,20 +132,20 @@ def random_signs(grid: Grid, round: Array, like: Array) -> Array:
     return signs.astype(like.dtype)
 
 
-def filled_with_zeros(grid: Grid, x: Array) -> Array:
+def mask_rows(grid: Grid, x: Array) -> Array:
     """Return x, [n, k, t], with zeros below its n rows, as [n, k t]."""
-    inside = numbers_here(grid.rows, len(x)) < grid.n
+    inside = local_indices(grid.rows, len(x)) < grid.n
     return jnp.where(inside[:, None, None], x, 0).reshape(len(x), -1)
 
 
-def start(grid: Grid, like: Array) -> Search:
+def initial_search(grid: Grid, like: Array) -> Search:
     """Begin with a column of ones and with random signs: [n, k] -> Search."""
     n, k = like.shape
     empty = jnp.zeros((n, k, grid.t), like.dtype)
     x = random_signs(grid, jnp.int32(ROUNDS), empty).at[:, :, 0].set(1) / grid.n
     none, norm = jnp.zeros((n, k), bool), jnp.zeros((k,), jnp.abs(like).dtype)
     return Search(
-        filled_with_zeros(grid, x),
+        mask_rows(grid, x),
         empty.reshape(n, -1),
         none,
         jnp.full((k * grid.t,), -1, jnp.int32),
@@ -158,13 +158,13 @@ def start(grid: Grid, like: Array) -> Search:
 
 
 def parallel_columns(grid: Grid, u: Array, v: Array) -> Array:
-    """Tell which columns of signs are parallel: [n, k, t], twice -> bool[k, t, t]."""
+    """Return which columns of signs are parallel: [n, k, t], twice -> bool[k, t, t]."""
     inner = jnp.einsum("nki,nkj->kij", u.conj(), v, precision="highest")
     inner = jnp.abs(lax.psum(inner, grid.rows))
     return inner >= grid.n * (1 - 8 * jnp.finfo(v.dtype).eps)
 
 
-def look(grid: Grid, y: Array, now: Search) -> Search:
+def update_signs(grid: Grid, y: Array, now: Search) -> Search:
     """Take the norms and the signs of products y, [n, k t], of the columns now.x.
 
     A column of signs that is parallel to one before it becomes random signs.
@@ -172,28 +172,28 @@ def look(grid: Grid, y: Array, now: Search) -> Search:
     y, before = (v.reshape(len(y), -1, grid.t) for v in (y, now.signs))
     size = jnp.abs(y)
     signs = jnp.where(y == 0, 1, y / jnp.where(y == 0, 1, size).astype(y.dtype))
-    signs = filled_with_zeros(grid, signs).reshape(y.shape)
+    signs = mask_rows(grid, signs).reshape(y.shape)
     first = jnp.triu(parallel_columns(grid, signs, signs), 1)  # to one before itself
     parallel = (parallel_columns(grid, before, signs) | first).any(1)
     signs = jnp.where(parallel[None], random_signs(grid, now.round, y), signs)
     sizes = lax.psum(size.sum(0), grid.rows).ravel()
-    return now._replace(signs=filled_with_zeros(grid, signs), sizes=sizes)
+    return now._replace(signs=mask_rows(grid, signs), sizes=sizes)
 
 
 def next_columns(grid: Grid, z: Array, now: Search) -> Search:
     """Choose the columns of an identity that promise most: z, [n, k t], says so."""
     slope = jnp.abs(z.reshape(len(z), -1, grid.t)).max(2)
-    row, k = numbers_here(grid.rows, len(z)), slope.shape[1]
+    row, k = local_indices(grid.rows, len(z)), slope.shape[1]
     sizes, unit = (v.reshape(k, grid.t) for v in (now.sizes, now.unit))
     new, best = sizes.max(1), sizes.argmax(1, keepdims=True)
     grew = ~(new <= now.norm)  # NaN, too
     norm = jnp.where(now.going & grew, new, now.norm)
     at = jnp.take_along_axis(unit, best, 1).T
     reached = lax.psum(jnp.where(row[:, None] == at, slope, 0).sum(0), grid.rows)
-    top = (reached >= largest(slope, grid.rows)) & (now.round > 0)
+    top = (reached >= max_or_nan(slope, grid.rows)) & (now.round > 0)
     tried = now.tried | (row[:, None, None] == unit[None]).any(2)
     promise = jnp.where(tried, -1, jnp.where(row[:, None] < grid.n, slope, -2))
-    unit = most_promising(grid, promise.T, row)
+    unit = top_rows(grid, promise.T, row)
     x = (row[:, None, None] == unit[None]).astype(z.dtype).reshape(z.shape)
     going = now.going & grew & ~top & jnp.isfinite(norm)
     more = lax.psum(going.any().astype(jnp.int32), grid.columns) > 0
@@ -202,7 +202,7 @@ def next_columns(grid: Grid, z: Array, now: Search) -> Search:
     return Search(x, now.signs, tried, unit.ravel(), now.sizes, norm, going, turn, more)
 
 
-def most_promising(grid: Grid, promise: Array, row: Array) -> Array:
+def top_rows(grid: Grid, promise: Array, row: Array) -> Array:
     """Return the rows of the t largest numbers of each line: [k, n] -> int32[k, t]."""
     values, ids = lax.top_k(promise, min(grid.t, len(row)))
     ids = row[ids]
@@ -213,22 +213,22 @@ def most_promising(grid: Grid, promise: Array, row: Array) -> Array:
     return jnp.take_along_axis(ids, lax.top_k(values, grid.t)[1], 1)
 
 
-def with_ones(grid: Grid, weights: Array) -> Array:
+def append_ones(grid: Grid, weights: Array) -> Array:
     """Repeat each column t times, and append t columns of ones: -> [n, (k + 1) t]."""
     ones = jnp.ones_like(weights, shape=(len(weights), 1))
     w = jnp.append(weights, ones, 1)
-    return filled_with_zeros(grid, jnp.repeat(w[:, :, None], grid.t, axis=2))
+    return mask_rows(grid, jnp.repeat(w[:, :, None], grid.t, axis=2))
 
 
-def part_again(grid: Grid, norms: Array) -> tuple[Array, Array]:
-    """Undo `with_ones`: [k + 1] -> [k], and the largest of the last ones, []."""
-    return norms[:-1], largest(norms[-1:], grid.columns)
+def split_norms(grid: Grid, norms: Array) -> tuple[Array, Array]:
+    """Undo `append_ones`: [k + 1] -> [k], and the largest of the last ones, []."""
+    return norms[:-1], max_or_nan(norms[-1:], grid.columns)
 
 
 # ------------------------------------------------------------------ the estimate
 
 
-def over_blocks(function: Callable, grid: Grid, out, *arrays) -> Array | Search:
+def map_blocks(function: Callable, grid: Grid, out, *arrays) -> Array | Search:
     """Call a function of blocks: on each device, or on whole arrays.
 
     Matrices lie in blocks, [N@x, K@y], vectors along y; `out` is the spec of what
@@ -251,8 +251,8 @@ def specs_of(axes: Axes) -> Search:
 def next_search(forward: Solve, backward: Solve, grid: Grid, now: Search) -> Search:
     """Try the columns, and find those of an identity that promise most."""
     specs = specs_of(grid.axes)
-    now = over_blocks(look, grid, specs, forward(now.x), now)
-    return over_blocks(next_columns, grid, specs, backward(now.signs), now)
+    now = map_blocks(update_signs, grid, specs, forward(now.x), now)
+    return map_blocks(next_columns, grid, specs, backward(now.signs), now)
 
 
 def estimate_norms(forward: Solve, backward: Solve, like: Array, grid: Grid) -> Array:
@@ -264,7 +264,7 @@ def estimate_norms(forward: Solve, backward: Solve, like: Array, grid: Grid) -> 
     operator.
     """
     turn = functools.partial(next_search, forward, backward, grid)
-    first = over_blocks(start, grid, specs_of(grid.axes), like)
+    first = map_blocks(initial_search, grid, specs_of(grid.axes), like)
     return lax.while_loop(lambda now: now.more, turn, first).norm
 
 
@@ -282,7 +282,7 @@ def solver_pair(solver: Solver) -> tuple[Solve, Solve]:
     return pair
 
 
-def times_power(x: Array, by: Array) -> Array:
+def ldexp(x: Array, by: Array) -> Array:
     """Return x 2^by, in two halves, so that only what has no room is lost."""
     one = jnp.ones((), jnp.finfo(x.dtype).dtype)
     first, last = (jnp.ldexp(one, e).astype(x.dtype) for e in (by // 2, by - by // 2))
@@ -296,19 +296,19 @@ def without_derivatives(solve: Solve, sides: Array) -> Solve:
     return lambda b: solve(b, *known)
 
 
-def first_rows(b: Array, n: int, axes: Axes) -> Array:
+def unpad_rows(b: Array, n: int, axes: Axes) -> Array:
     """Return n rows: as they lie, or along y alone if there are more."""
     return b if len(b) == n else place(b, jax.P(None, *axes[1:]))[:n]
 
 
-def columns_through(solve: Solve, by: Array, grid: Grid, v: Array) -> Array:
+def solve_columns(solve: Solve, by: Array, grid: Grid, v: Array) -> Array:
     """Solve with a 2^-by: half the shift before, and half after: [N@x, L@y], too."""
     more, spec = len(v) - grid.n, jax.P(*grid.axes)
-    b = first_rows(times_power(v, by // 2), grid.n, grid.axes)
+    b = unpad_rows(ldexp(v, by // 2), grid.n, grid.axes)
     x = solve(b)
     if jnp.shape(x) != b.shape:
         raise ValueError(f"solve returned {jnp.shape(x)}: {b.shape} went in")
-    x = times_power(x.astype(v.dtype), by - by // 2)
+    x = ldexp(x.astype(v.dtype), by - by // 2)
     return place(jnp.pad(x, [(0, more), (0, 0)]) if more else x, spec)
 
 
@@ -334,21 +334,21 @@ class Inverse:
         n = n or len(weights)
         grid = Grid(n, min(COLUMNS, n), tuple(self.axes))
         by, spec = jnp.asarray(by, jnp.int32), jax.P(*grid.axes)
-        w = over_blocks(with_ones, grid, spec, place(lax.stop_gradient(weights), spec))
+        w = map_blocks(append_ones, grid, spec, place(lax.stop_gradient(weights), spec))
         solve, transposed = (
-            functools.partial(columns_through, each, by, grid)
-            for each in self.known(w, grid)
+            functools.partial(solve_columns, each, by, grid)
+            for each in self.solvers(w, grid)
         )
-        like = over_blocks(lambda grid, w: w[:, :: grid.t], grid, spec, w)
+        like = map_blocks(lambda grid, w: w[:, :: grid.t], grid, spec, w)
         norms = estimate_norms(
             lambda x: w * transposed(x), lambda x: solve(w * x), like, grid
         )
         out = jax.P(*grid.axes[1:]), jax.P()
-        return over_blocks(part_again, grid, out, norms)
+        return map_blocks(split_norms, grid, out, norms)
 
-    def known(self, w: Array, grid: Grid) -> list[Solve]:
+    def solvers(self, w: Array, grid: Grid) -> list[Solve]:
         """Return both solvers, for columns such as w, and for no derivative."""
-        sides = first_rows(w, grid.n, grid.axes)
+        sides = unpad_rows(w, grid.n, grid.axes)
         return [without_derivatives(each, sides) for each in solver_pair(self.solver)]
 
     def transposed(self) -> "Inverse":

@@ -132,7 +132,7 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def common(*arrays: Array) -> jnp.dtype:
+def result_type(*arrays: Array) -> jnp.dtype:
     """Return the type of a result, also where JAX shall promote nothing by itself."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
@@ -150,11 +150,11 @@ class Matrix(NamedTuple):
         """Return a^T, whose blocks lie where they were."""
         return Matrix(self.a.T, self.axes[::-1])
 
-    def lay(self, x: Array) -> Array:
-        """Lay right-hand sides out as `times` takes them: [N, K] on all devices."""
+    def lay_out(self, x: Array) -> Array:
+        """Lay right-hand sides out as `matvec` takes them: [N, K] on all devices."""
         return place(x, jax.P())
 
-    def times(self, x: Array) -> Array:
+    def matvec(self, x: Array) -> Array:
         """Return a x: [N, K] -> [N, K] on all devices; zeros fill up the blocks."""
         rows, columns = self.axes
         more = -len(x) % math.lcm(*mesh_sizes(*self.axes))
@@ -185,14 +185,14 @@ class Blocks(NamedTuple):
         """Return a^T, whose blocks lie where they were."""
         return self._replace(turned=not self.turned)
 
-    def lay(self, x: Array) -> Array:
+    def lay_out(self, x: Array) -> Array:
         """Lay right-hand sides out: [N@x, K@y]; zeros fill up what does not divide."""
         units = mesh_sizes(*self.axes)
         more = [(0, -size % unit) for size, unit in zip(x.shape, units, strict=True)]
         x = jnp.pad(x, more) if any(pad for _, pad in more) else x
         return place(x, jax.P(*self.axes))
 
-    def times(self, x: Array) -> Array:
+    def matvec(self, x: Array) -> Array:
         """Return a x, or a^T x: [N@x, K@y] -> the same; none is gathered."""
         multiply = functools.partial(add_strip, self.axes, self.turned)
         # a gradient brings panels together anew, and keeps none
@@ -205,7 +205,7 @@ class Blocks(NamedTuple):
             turn = functools.partial(multiply, (block, part))
             return lax.fori_loop(0, steps, turn, jnp.zeros_like(part))
 
-        return run(self.lay(self.a), x)
+        return run(self.lay_out(self.a), x)
 
 
 def strip_width(block: Array, axes: Axes) -> int:
@@ -234,7 +234,7 @@ def add_strip(axes: Axes, turned: bool, pair: tuple, step: Array, total: Array):
     return total + dot(panel, lax.psum(here, rows))
 
 
-def tallest(v: Array) -> Array:
+def column_max(v: Array) -> Array:
     """Return the largest number of each column, or NaN: [N, K] -> [K], as it lies."""
     # a maximum that devices agree on may lose NaN
     return jnp.where(jnp.isnan(v).any(0), jnp.nan, v.max(0))
@@ -247,7 +247,7 @@ def exponent_of(x: Array, axis: int | None = None) -> Array:
     return jnp.where(good, jnp.frexp(jnp.where(good, largest, 1))[1], 0)
 
 
-def times_power(x: Array, by: Array) -> Array:
+def ldexp(x: Array, by: Array) -> Array:
     """Return x 2^by, in two halves, so that only what has no room is lost."""
     one = jnp.ones((), jnp.finfo(x.dtype).dtype)
     first, last = (jnp.ldexp(one, e).astype(x.dtype) for e in (by // 2, by - by // 2))
@@ -268,28 +268,28 @@ class Progress(NamedTuple):
     steps: Array
 
 
-def solve_low(matrix: Matrix | Blocks, solve: Solve, b: Array) -> Array:
+def solve_half(matrix: Matrix | Blocks, solve: Solve, b: Array) -> Array:
     """Solve in half the digits, with each column scaled to be around 1."""
     by = exponent_of(b, 0)[None]
-    x = solve_with(matrix, solve, times_power(b, -by).astype(HALF[b.dtype.name]))
-    return times_power(x.astype(b.dtype), by)
+    x = solve_unpadded(matrix, solve, ldexp(b, -by).astype(HALF[b.dtype.name]))
+    return ldexp(x.astype(b.dtype), by)
 
 
-def first_rows(b: Array, n: int, axes: Axes) -> Array:
+def unpad_rows(b: Array, n: int, axes: Axes) -> Array:
     """Return n rows: as they lie, or along y alone if there are more."""
     return b if len(b) == n else place(b, jax.P(None, *axes[1:]))[:n]
 
 
-def solve_with(matrix: Matrix | Blocks, solve: Solve, b: Array) -> Array:
+def solve_unpadded(matrix: Matrix | Blocks, solve: Solve, b: Array) -> Array:
     """Solve for the rows that are of the matrix, and lay x out as b lies."""
-    b = first_rows(b, len(matrix.a), matrix.axes)
+    b = unpad_rows(b, len(matrix.a), matrix.axes)
     x = solve(b)
     if jnp.shape(x) != b.shape:
         raise ValueError(f"solve returned {jnp.shape(x)}: {b.shape} went in")
-    return matrix.lay(x)
+    return matrix.lay_out(x)
 
 
-def take_columns(columns: Array, new: Array, old: Array) -> Array:
+def select_columns(columns: Array, new: Array, old: Array) -> Array:
     """Take some columns from `new`: bool[K], [N, K] -> [N, K]."""
     # of one row nothing would be broadcast, and `where` wants all to lie alike
     return jnp.where(columns[None] & jnp.ones_like(new, bool), new, old)
@@ -299,24 +299,24 @@ def correct(
     matrix: Matrix | Blocks, solve: Solve, limit: Array, b: Array, now: Progress
 ):
     """Correct x once, where that is still needed, and keep what has become better."""
-    x = now.x + solve_low(matrix, solve, now.left)
-    left = b - matrix.times(x)
-    size = tallest(jnp.abs(left))
+    x = now.x + solve_half(matrix, solve, now.left)
+    left = b - matrix.matvec(x)
+    size = column_max(jnp.abs(left))
     active = ~(now.good | now.stuck)
     better = active & (size < now.size)
-    x, left = (take_columns(better, *pair) for pair in ((x, now.x), (left, now.left)))
+    x, left = (select_columns(better, *pair) for pair in ((x, now.x), (left, now.left)))
     size_now = jnp.where(better, size, now.size)
-    good = size_now <= tallest(jnp.abs(x)) * limit
+    good = size_now <= column_max(jnp.abs(x)) * limit
     stuck = now.stuck | active & ~good & ~(size <= now.size / 2)
     return Progress(x, left, size_now, good, stuck, now.steps + 1)
 
 
-def until_good(matrix: Matrix | Blocks, solve: Solve, b: Array) -> Progress:
-    """Refine until all columns are good, or stuck, or `STEPS` are taken: [N, K]."""
+def iterate_corrections(matrix: Matrix | Blocks, solve: Solve, b: Array) -> Progress:
+    """Correct x until all columns are good or stuck, `STEPS` times at most: [N, K]."""
     sums = jnp.abs(matrix.a).sum(matrix.across)
     norm = place(sums, jax.P()).max()
     limit = norm * jnp.finfo(b.dtype).eps * math.sqrt(len(matrix.a))
-    of_b = tallest(jnp.abs(b))
+    of_b = column_max(jnp.abs(b))
     none, sizes = jnp.zeros_like(of_b, bool), jnp.full_like(of_b, jnp.inf)
     start = Progress(jnp.zeros_like(b), b, sizes, of_b == 0, none, jnp.int32(0))
     return lax.while_loop(
@@ -331,18 +331,18 @@ def solve_refined(
 ):
     """Refine, or solve otherwise: [N, K] -> x, and steps, converged, fell_back."""
     by = exponent_of(b, 0)[None]
-    done = until_good(matrix, solve, times_power(b, -by))
-    x, missed = times_power(done.x, by), ~done.good
+    done = iterate_corrections(matrix, solve, ldexp(b, -by))
+    x, missed = ldexp(done.x, by), ~done.good
     if otherwise is not None:
         exact = lax.cond(missed.any(), otherwise, lambda _: x, b)
-        x = take_columns(missed, exact, x)
+        x = select_columns(missed, exact, x)
     return x, (done.steps, done.good, missed & (otherwise is not None))
 
 
 # ---------------------------------------------------------------- what you call
 
 
-def for_both(solver: Solver) -> tuple[Solve, Solve]:
+def solve_pair(solver: Solver) -> tuple[Solve, Solve]:
     """Return solve and solve for a^T, or raise ValueError."""
     pair = (solver, solver) if callable(solver) else solver
     if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
@@ -363,7 +363,7 @@ def require_wide(a: Array, b: Array, axes: Axes):
         raise ValueError(f"a {a.shape} is no square matrix: pass [N, N]")
     if b.ndim not in (1, 2) or len(b) != len(a):
         raise ValueError(f"b {b.shape} does not fit a {a.shape}: pass {len(a)} rows")
-    if a.dtype.name not in HALF or common(a, b).name not in HALF:
+    if a.dtype.name not in HALF or result_type(a, b).name not in HALF:
         raise ValueError(f"a is {a.dtype}, b {b.dtype}: pass {' or '.join(HALF)}")
 
 
@@ -388,7 +388,7 @@ def refine(
     """
     require_wide(a, b, axes)
     sides = jnp.asarray(b).reshape(len(a), math.prod(b.shape[1:]))
-    refined = solve_in_steps(Matrix(a, axes), sides, factor, fallback)
+    refined = refine_matrix(Matrix(a, axes), sides, factor, fallback)
     good, fell_back = (
         v.reshape(b.shape[1:]) for v in (refined.converged, refined.fell_back)
     )
@@ -415,28 +415,28 @@ def refine_blocks(
     require_wide(a, b, axes)
     if b.ndim != 2:
         raise ValueError(f"b {b.shape} is no matrix: pass [N, K], or call refine")
-    return solve_in_steps(Blocks(a, axes), jnp.asarray(b), factor, fallback)
+    return refine_matrix(Blocks(a, axes), jnp.asarray(b), factor, fallback)
 
 
-def solve_in_steps(matrix: Matrix | Blocks, b: Array, factor, fallback) -> Refined:
+def refine_matrix(matrix: Matrix | Blocks, b: Array, factor, fallback) -> Refined:
     """Do what `refine` says, with [N, K] as the matrix lays it out."""
     a, shape = matrix.a, b.shape
-    dtype, by = common(a, b), exponent_of(lax.stop_gradient(a))
-    a = times_power(jnp.asarray(a).astype(dtype), -by)
+    dtype, by = result_type(a, b), exponent_of(lax.stop_gradient(a))
+    a = ldexp(jnp.asarray(a).astype(dtype), -by)
     matrix, known = matrix._replace(a=a), matrix._replace(a=lax.stop_gradient(a))
-    solvers = for_both(factor(known.a.astype(HALF[dtype.name])))
+    solvers = solve_pair(factor(known.a.astype(HALF[dtype.name])))
 
     def solve(transposed, b):
         def otherwise(b):
-            return solve_with(known, for_both(fallback(known.a))[transposed], b)
+            return solve_unpadded(known, solve_pair(fallback(known.a))[transposed], b)
 
-        turned = known.transposed() if transposed else known
+        operand = known.transposed() if transposed else known
         how = fallback and otherwise
-        return solve_refined(turned, solvers[transposed], how, b)
+        return solve_refined(operand, solvers[transposed], how, b)
 
     x, found = lax.custom_linear_solve(
-        matrix.times,
-        times_power(matrix.lay(b.astype(dtype)), -by),
+        matrix.matvec,
+        ldexp(matrix.lay_out(b.astype(dtype)), -by),
         lambda _, b: solve(False, b),
         lambda _, b: solve(True, b),
         has_aux=True,
@@ -456,7 +456,7 @@ def main():
         for small in 1e-3, 1e-12:
             a = jnp.exp(-(((i[:, None] - i[None]) / 4) ** 2))
             a = jax.device_put(a + small * jnp.eye(len(i)), jax.P(*AXES))
-            b = Matrix(a, AXES).times(jnp.ones((len(i), 1)))
+            b = Matrix(a, AXES).matvec(jnp.ones((len(i), 1)))
             print(jax.jit(lambda a, b: refine(a, b, dense, dense))(a, b))
 
 

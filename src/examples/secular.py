@@ -185,29 +185,29 @@ def pair_of(s: int, rows: int, size: int, axes: Axes) -> Pair:
     return Pair(axes, s, rows, size, start, first - start, last)
 
 
-def share(v: Array, axes: Axes) -> Array:
+def gather(v: Array, axes: Axes) -> Array:
     """Bring the parts of all devices together: [..., M/P] -> [..., M]."""
     return lax.all_gather(v, axes, axis=v.ndim - 1, tiled=True)
 
 
-def of_pair(v: Array, pair: Pair) -> Array:
+def pair_slice(v: Array, pair: Pair) -> Array:
     """Take what belongs to the pair, and zeros where it ends: [..., M] -> [..., 2s]."""
     v = jnp.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, 2 * pair.s)])
     return lax.dynamic_slice_in_dim(v, pair.start, 2 * pair.s, -1)
 
 
-def in_chunks(f, *vectors: Array):
+def map_chunks(f, *vectors: Array):
     """Apply f to some entries of vectors at a time, to hold less: [k] -> [k], each."""
     cut = [v.reshape(math.gcd(CHUNKS, v.size), -1) for v in vectors]
     return jax.tree.map(jnp.ravel, lax.map(lambda parts: f(*parts), cut))
 
 
-def prepare(lam: Array, z: Array, pair: Pair):
+def sort_poles(lam: Array, z: Array, pair: Pair):
     """Sort poles, move equal ones apart, leave no weight 0: -> d, o, z, order."""
     there, eps = count_up(z.size) <= pair.last, jnp.finfo(z.dtype).eps
     size = jnp.maximum(jnp.abs(z), eps / math.sqrt(pair.size))
     z = jnp.where(there, jnp.where(z < 0, -size, size), 0)
-    d = jnp.where(there, of_pair(lam, pair), 8)  # behind all others
+    d = jnp.where(there, pair_slice(lam, pair), 8)  # behind all others
     order = jnp.argsort(d).astype(jnp.int32)
     d = d[order]
     return d, move_apart(d), z[order], order
@@ -218,26 +218,26 @@ def join_pieces(lam: Array, z: Array, rho: Array, pair: Pair) -> tuple[Array, Ro
 
     lam: [M], of all; z: [2s], rho: [] of the own pair -> lam: [M], Roots of the pair
     """
-    d, o, z, order = prepare(lam, z, pair)
+    d, o, z, order = sort_poles(lam, z, pair)
     rho = jnp.maximum(rho, jnp.finfo(z.dtype).eps)
     mine = pair.at + count_up(pair.rows)
 
     find = functools.partial(find_roots, d, o, rho * z * z, pair.last)
-    near, mu = in_chunks(find, mine)
-    lam = share(d[near] + (o[near] + mu), pair.axes)
-    both = of_pair(share(jnp.stack([near.astype(mu.dtype), mu]), pair.axes), pair)
+    near, mu = map_chunks(find, mine)
+    lam = gather(d[near] + (o[near] + mu), pair.axes)
+    both = pair_slice(gather(jnp.stack([near.astype(mu.dtype), mu]), pair.axes), pair)
     from_d, from_o = (v[both[0].astype(jnp.int32)] for v in (d, o))
 
     def weights(i):
         return exact_weights((d, o), (from_d, from_o, both[1]), rho, pair.last, i)
 
-    size = of_pair(share(in_chunks(weights, mine), pair.axes), pair)
+    size = pair_slice(gather(map_chunks(weights, mine), pair.axes), pair)
     z = jnp.where(z < 0, -size, size)
 
     def length(i, mu):
         return ((z[None] / (pole_gaps(d, o, i) - mu[:, None])) ** 2).sum(1) ** 0.5
 
-    norm = of_pair(share(in_chunks(length, near, mu), pair.axes), pair)
+    norm = pair_slice(gather(map_chunks(length, near, mu), pair.axes), pair)
     return lam, Roots(d, o, z, order, from_d, from_o, both[1], norm)
 
 
@@ -270,13 +270,13 @@ def make_edges(edges: Array, roots: Roots, pair: Pair) -> Array:
         return tuple((edges / (away - mu[:, None])[None]).sum(2) / norm[None])
 
     mine = [lax.dynamic_slice_in_dim(v, pair.at, pair.rows) for v in roots[4:]]
-    return share(jnp.stack(in_chunks(some, *mine)), pair.axes)
+    return gather(jnp.stack(map_chunks(some, *mine)), pair.axes)
 
 
 # ----------------------------------------------------------- inside `jax.shard_map`
 
 
-def leaves(d: Array, e: Array, axes: Axes):
+def solve_leaves(d: Array, e: Array, axes: Axes):
     """Tear a tridiagonal matrix apart, and solve the own piece.
 
     d, e: [M] -> lam: [M], q: [M/P, M/P], and for each level of joins the own pair, the
@@ -294,7 +294,7 @@ def leaves(d: Array, e: Array, axes: Axes):
         levels.append((pair_of(rows << level, rows, d.size, axes), *both))
     d, e = (lax.dynamic_slice_in_dim(v, rank * rows, rows) for v in (d, e))
     lam, q = jnp.linalg.eigh(jnp.diag(d) + jnp.diag(e[:-1], 1) + jnp.diag(e[:-1], -1))
-    return share(lam, axes), q, levels
+    return gather(lam, axes), q, levels
 
 
 def norm_of(d: Array, e: Array) -> Array:
@@ -310,7 +310,7 @@ def conquer(d: Array, e: Array, axes: Axes) -> tuple[Array, Array]:
     d, e: [M], P divides M, the last of e is 0 -> w: [M], q: [M/P, M], the own rows
     """
     norm = norm_of(d, e)
-    lam, q, levels = leaves(d / norm, e / norm, axes)
+    lam, q, levels = solve_leaves(d / norm, e / norm, axes)
     for pair, rho, sign in levels:
         # z has the last row of one piece, the first row of the other
         below = jnp.where(pair.at + pair.rows == pair.s, q[-1], 0)
@@ -318,7 +318,7 @@ def conquer(d: Array, e: Array, axes: Axes) -> tuple[Array, Array]:
         z = jnp.zeros_like(lam, shape=pair.size + pair.s)
         half = pair.start + pair.at // pair.s * pair.s
         z = lax.dynamic_update_slice_in_dim(z, edge, half, 0)
-        z = of_pair(lax.psum(z[: pair.size], axes), pair)
+        z = pair_slice(lax.psum(z[: pair.size], axes), pair)
         lam, roots = join_pieces(lam, z, rho, pair)
         q = make_rows(q, roots, pair)
     return lam * norm, q
@@ -327,10 +327,10 @@ def conquer(d: Array, e: Array, axes: Axes) -> tuple[Array, Array]:
 def conquer_values(d: Array, e: Array, axes: Axes) -> Array:
     """Return what `conquer` does but q, and carry two rows of each piece for it."""
     norm = norm_of(d, e)
-    lam, q, levels = leaves(d / norm, e / norm, axes)
-    edges = share(jnp.stack([q[0], q[-1]]), axes)
+    lam, q, levels = solve_leaves(d / norm, e / norm, axes)
+    edges = gather(jnp.stack([q[0], q[-1]]), axes)
     for pair, rho, sign in levels:
-        first, last = of_pair(edges, pair)
+        first, last = pair_slice(edges, pair)
         left = count_up(2 * pair.s) < pair.s
         z = jnp.where(left, last, first * sign)
         lam, roots = join_pieces(lam, z, rho, pair)
@@ -391,7 +391,7 @@ def check_tridiagonal(d: Array, e: Array, axes: Axes) -> tuple[str, ...]:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
-def run_over(d: Array, e: Array, axes: tuple[str, ...], solve):
+def pad_and_solve(d: Array, e: Array, axes: tuple[str, ...], solve):
     """Fill up by poles that come last, and solve: [N], [N - 1] -> [M], [M@axes, M]."""
     more = -d.size % math.prod(mesh_sizes(*axes))
     e = jnp.pad(place(e, jax.P()), (0, more + 1))
@@ -407,8 +407,8 @@ def run_over(d: Array, e: Array, axes: tuple[str, ...], solve):
     return jax.shard_map(run, axis_names={*axes}, **specs)(d, e)
 
 
-@run_over.defjvp
-def has_no_derivative(axes, solve, primals, tangents):
+@pad_and_solve.defjvp
+def refuse_jvp(axes, solve, primals, tangents):
     """Raise ValueError, before a loop without end would raise something obscure."""
     raise ValueError(
         "tridiagonal problems have no derivative here: differentiate eigh of the "
@@ -432,7 +432,7 @@ def eigh_tridiagonal(d: Array, e: Array, axes: Axes = ("x", "y")):
 @jax.jit(static_argnames="axes")
 def rows_of_vectors(d: Array, e: Array, axes: tuple[str, ...]):
     """Do what `eigh_tridiagonal` says."""
-    w, q = run_over(d, e, axes, conquer)
+    w, q = pad_and_solve(d, e, axes, conquer)
     return w[: d.size], q if w.size == d.size else place(q, jax.P())[: d.size, : d.size]
 
 
@@ -449,7 +449,7 @@ def values_alone(d: Array, e: Array, axes: tuple[str, ...]) -> Array:
         lam = conquer_values(d, e, axes)
         return lam, lam[:1]  # in the place of rows
 
-    return run_over(d, e, axes, solve)[0][: d.size]
+    return pad_and_solve(d, e, axes, solve)[0][: d.size]
 
 
 def cost(function, d: jax.ShapeDtypeStruct, axes: Axes = ("x", "y")) -> Cost:

@@ -84,8 +84,8 @@ class Cost(NamedTuple):
 # --------------------------------------------------------------------- block level
 
 
-def change_of_factors(u: Array, s: Array, vh: Array, change: Array, axis: Axes):
-    """Return the change of `u`, `s` and `vh` as `a` changes; all rows along `axis`.
+def factor_tangents(u: Array, s: Array, vh: Array, change: Array, axis: Axes):
+    """Return the tangents of `u`, `s` and `vh` for that of `a`; all rows along `axis`.
 
     u, change: [n, K], s: [K], vh: [K, K] -> as u, s, vh, inside `jax.shard_map`
     """
@@ -103,8 +103,8 @@ def change_of_factors(u: Array, s: Array, vh: Array, change: Array, axis: Axes):
     return du, jnp.diagonal(inner).real, dot(back.conj().T, vh)
 
 
-def slopes_of_values(u: Array, vh: Array, change: Array, axis: Axes) -> Array:
-    """Return the change of the singular values alone: no gap between them matters."""
+def value_tangents(u: Array, vh: Array, change: Array, axis: Axes) -> Array:
+    """Return the tangents of the singular values alone, which divide by no gap: [K]."""
     moved = dot(change, vh.conj().T)
     return lax.psum((u.conj() * moved).sum(0).real, axis)
 
@@ -117,7 +117,7 @@ def packed_qr(a: Array) -> tuple[Array, Array]:
     return q, jnp.triu(packed.T[: len(taus)])
 
 
-def one_gather(block: Array, axis: Axes) -> tuple[Array, Array]:
+def gather_qr(block: Array, axis: Axes) -> tuple[Array, Array]:
     """Factor [n, K], the rows of a device: all triangles are gathered, and factored.
 
     Returns the rows of q [n, K], and r [K, K], equal on all devices.
@@ -136,12 +136,12 @@ def random_rows(key: Array, first: Array, shape: tuple[int, int], dtype) -> Arra
     return jax.vmap(lambda one: jax.random.normal(one, shape[1:], dtype))(keys)
 
 
-def bring_rows(part: Array, axes: Axes, count: int) -> Array:
+def gather_devices(part: Array, axes: Axes, count: int) -> Array:
     """Bring rows [n, L] of all devices along `axes` together; keep the first ones."""
     return lax.all_gather(part, axes, tiled=True)[:count] if axes else part
 
 
-def share_rows(rows: Array, axes: Axes) -> Array:
+def scatter_sum(rows: Array, axes: Axes) -> Array:
     """Add up [n, L] over devices; each keeps some rows, zeros fill up the last."""
     if not axes:
         return rows
@@ -180,14 +180,14 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def blocks_with_zeros(a: Array, rows: Axes, columns: Axes = ()) -> Array:
+def pad_axes(a: Array, rows: Axes, columns: Axes = ()) -> Array:
     """Split rows and columns over mesh axes; zeros fill up what does not divide."""
     sizes = (math.prod(mesh_sizes(*names)) for names in (rows, columns))
     ends = [(0, -n % size) for n, size in zip(a.shape, sizes, strict=True)]
     return place(jnp.pad(a, ends) if sum(sum(ends, ())) else a, jax.P(rows, columns))
 
 
-def drop_zeros(x: Array, axis: int, count: int) -> Array:
+def unpad_axis(x: Array, axis: int, count: int) -> Array:
     """Drop rows or columns of zeros; what no mesh axis divides then is everywhere."""
     if x.shape[axis] == count:
         return x
@@ -217,7 +217,7 @@ def check_numbers(a: Array, tall: bool) -> Array:
 def tall_qr(a: Array, axis: Axes) -> tuple[Array, Array]:
     """Factor [N@axis, K], N a multiple of the devices: q [N@axis, K], r [K, K]."""
     specs = {"in_specs": jax.P(axis), "out_specs": (jax.P(axis), jax.P())}
-    return shard_map(functools.partial(one_gather, axis=axis), **specs)(a)
+    return shard_map(functools.partial(gather_qr, axis=axis), **specs)(a)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
@@ -229,11 +229,11 @@ def factors(a: Array, qr: Callable, axis: Axes) -> tuple[Array, Array, Array]:
 
 
 @factors.defjvp
-def _turn(qr, axis, primals, tangents):
+def _factors_jvp(qr, axis, primals, tangents):
     u, s, vh = factors(*primals, qr, axis)
     rows, whole = jax.P(axis), jax.P()
     specs = {"in_specs": (rows, whole, whole, rows), "out_specs": (rows, whole, whole)}
-    run = shard_map(functools.partial(change_of_factors, axis=axis), **specs)
+    run = shard_map(functools.partial(factor_tangents, axis=axis), **specs)
     return (u, s, vh), run(u, s, vh, *tangents)
 
 
@@ -244,10 +244,10 @@ def values(a: Array, qr: Callable, axis: Axes) -> Array:
 
 
 @values.defjvp
-def _stretch(qr, axis, primals, tangents):
+def _values_jvp(qr, axis, primals, tangents):
     u, s, vh = factors(*primals, qr, axis)
     specs = (jax.P(axis), jax.P(), jax.P(axis))
-    run = functools.partial(slopes_of_values, axis=axis)
+    run = functools.partial(value_tangents, axis=axis)
     return s, shard_map(run, in_specs=specs, out_specs=jax.P())(u, vh, *tangents)
 
 
@@ -270,8 +270,8 @@ def svd(
 @jax.jit(static_argnames=("qr", "axis"))
 def tall_svd(a: Array, qr: Callable, axis: Axes) -> tuple[Array, Array, Array]:
     """Do what `svd` says."""
-    u, s, vh = factors(blocks_with_zeros(a, axis), qr, axis)
-    return drop_zeros(u, 0, len(a)), s, vh
+    u, s, vh = factors(pad_axes(a, axis), qr, axis)
+    return unpad_axis(u, 0, len(a)), s, vh
 
 
 def svdvals(a: Array, axis: Axes = "x", qr: Callable = tall_qr) -> Array:
@@ -288,7 +288,7 @@ def svdvals(a: Array, axis: Axes = "x", qr: Callable = tall_qr) -> Array:
 @jax.jit(static_argnames=("qr", "axis"))
 def tall_values(a: Array, qr: Callable, axis: Axes) -> Array:
     """Do what `svdvals` says."""
-    return values(blocks_with_zeros(a, axis), qr, axis)
+    return values(pad_axes(a, axis), qr, axis)
 
 
 def randomized_svd(
@@ -333,7 +333,7 @@ def refuse_derivative(*_):
 def search(a: Array, key: Array, counts: tuple, qr: Callable, axes) -> Approximation:
     """Do what `randomized_svd` says."""
     (k, many, powers), (n, m) = counts, a.shape
-    every, a = mesh_order(axes[0] + axes[1]), blocks_with_zeros(a, *axes)
+    every, a = mesh_order(axes[0] + axes[1]), pad_axes(a, *axes)
     ahead, back = both_products(axes, every)
     q, _ = qr(first_product(a, key, many, axes), every)
     for _ in range(powers):
@@ -343,7 +343,7 @@ def search(a: Array, key: Array, counts: tuple, qr: Callable, axes) -> Approxima
     v, s, uh = jnp.linalg.svd(r)  # q^H a = (w r)^H = uh^H s (w v)^H
     parts = dot(q, uh.conj().T[:, :k]), dot(w, v[:, :k])
     u, vh, error = compare_blocks(a, *parts, s[:k], axes)
-    return Approximation(drop_zeros(u, 0, n), s[:k], drop_zeros(vh, 1, m), error)
+    return Approximation(unpad_axis(u, 0, n), s[:k], unpad_axis(vh, 1, m), error)
 
 
 search.defjvp(refuse_derivative)
@@ -362,7 +362,7 @@ def first_product(a: Array, key: Array, many: int, axes) -> Array:
         low = a.shape[1] * lax.axis_index(columns) if columns else 0
         real = jnp.finfo(a.dtype).dtype
         vectors = random_rows(key, low, (a.shape[1], many), real).astype(a.dtype)
-        return share_rows(dot(a, vectors), columns)
+        return scatter_sum(dot(a, vectors), columns)
 
     return run(a, key)
 
@@ -377,11 +377,11 @@ def both_products(axes, every: Axes) -> tuple[Callable, Callable]:
 
     @shard_map(**specs)
     def ahead(a, z):
-        return share_rows(dot(a, bring_rows(z, rows, a.shape[1])), columns)
+        return scatter_sum(dot(a, gather_devices(z, rows, a.shape[1])), columns)
 
     @shard_map(**specs)
     def back(a, y):
-        return share_rows(dot(a.conj().T, bring_rows(y, columns, len(a))), rows)
+        return scatter_sum(dot(a.conj().T, gather_devices(y, columns, len(a))), rows)
 
     return ahead, back
 
@@ -396,7 +396,7 @@ def compare_blocks(
 
     @shard_map(in_specs=(block, part, part, whole), out_specs=after)
     def run(a, u, v, s):
-        u, v = bring_rows(u, columns, len(a)), bring_rows(v, rows, a.shape[1])
+        u, v = gather_devices(u, columns, len(a)), gather_devices(v, rows, a.shape[1])
         size = jnp.where(s[0] > 0, s[0], 1)  # so that no square overflows
         rest = (a - dot(u * s[None].astype(u.dtype), v.conj().T)) / size.astype(a.dtype)
         square = lax.psum((rest * rest.conj()).real.sum(), rows + columns)
@@ -415,7 +415,7 @@ def cost_of_svd(a: jax.ShapeDtypeStruct, axis: Axes = "x") -> Cost:
     sent = [("triangles", "all-gather", size, min(rows, k) * size * k)]
     if n % size:
         sent.append(("u to all", "all-gather", size, rows * size * k))
-    return total_of(sent, a.dtype.itemsize)
+    return cost_of_messages(sent, a.dtype.itemsize)
 
 
 def cost_of_search(
@@ -439,10 +439,10 @@ def cost_of_search(
     sent.append(("vectors", "all-gather", x, columns * k))
     word = a.dtype.itemsize
     norm = jnp.finfo(a.dtype).bits // 8 / word  # one real number, there and back
-    return total_of([*sent, ("error", "all-reduce", x * y, 2 * norm)], word)
+    return cost_of_messages([*sent, ("error", "all-reduce", x * y, 2 * norm)], word)
 
 
-def total_of(sent: list[tuple[str, str, int, float]], word: int) -> Cost:
+def cost_of_messages(sent: list[tuple[str, str, int, float]], word: int) -> Cost:
     """Add up messages: purpose, kind, devices, and the words that go round them all."""
     parts, counts = Counter(), Counter()
     for purpose, kind, size, words in sent:

@@ -58,7 +58,7 @@ def small_qr(a: Array) -> tuple[Array, Array]:
     return q * sign[None], r * sign[:, None]
 
 
-def join(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
+def factor_pair(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
     """Factor two triangles in one; `above` says which of the two is the upper one.
 
     r, theirs: [K, K], on all devices -> the rows [K, K] of the factor that belong to
@@ -92,7 +92,7 @@ def butterfly(r: Array, axis: Axes) -> tuple[Array, Array]:
         share, r = small_qr(jnp.concatenate([r, lax.ppermute(r, axis, fold)]))
     for bit in (1 << i for i in range(paired.bit_length() - 1)):
         pairs = [(i, i ^ bit) for i in range(paired)]
-        mine, r = join(r, lax.ppermute(r, axis, pairs), rank & bit == 0)
+        mine, r = factor_pair(r, lax.ppermute(r, axis, pairs), rank & bit == 0)
         share = dot(share, mine)
     if fold:
         share, excess = jnp.split(share, 2)
@@ -146,7 +146,7 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def in_rows(a: Array, axis: Axes) -> Array:
+def pad_rows(a: Array, axis: Axes) -> Array:
     """Split the rows of `a` over `axis`, with rows of zeros if they do not divide."""
     more = -len(a) % math.prod(mesh_sizes(*axis))
     ends = (0, more), *[(0, 0)] * (a.ndim - 1)
@@ -187,7 +187,7 @@ def tree_qr(a: Array, axis: Axes) -> tuple[Array, Array]:
 
 
 @tree_qr.defjvp
-def _derivative(axis, primals, tangents):
+def _tree_qr_jvp(axis, primals, tangents):
     q, r = tree_qr(*primals, axis)
     rows = jax.P(axis)
     specs = {"in_specs": (rows, jax.P(), rows), "out_specs": (rows, jax.P())}
@@ -213,7 +213,7 @@ def fit(q: Array, r: Array, b: Array, axis: Axes) -> Array:
 
 
 @best_fit.defjvp
-def _change_of_fit(axis, primals, tangents):
+def _best_fit_jvp(axis, primals, tangents):
     """Differentiate a^H (a x - b) = 0: what Q and R do with a does not matter."""
     q, r = tree_qr(primals[0], axis)
     x, rows = fit(q, r, primals[1], axis), jax.P(axis)
@@ -259,7 +259,7 @@ def qr(a: Array, axis: Axes = "x") -> tuple[Array, Array]:
 @jax.jit(static_argnames="axis")
 def tall_factor(a: Array, axis: tuple[str, ...]) -> tuple[Array, Array]:
     """Do what `qr` says."""
-    q, r = tree_qr(in_rows(a, axis), axis)
+    q, r = tree_qr(pad_rows(a, axis), axis)
     return (q if len(q) == len(a) else place(q, jax.P())[: len(a)]), r
 
 
@@ -286,7 +286,7 @@ def least_squares(a: Array, b: Array, axis: tuple[str, ...]) -> Array:
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(a, b)
     columns = b[:, None] if b.ndim == 1 else b
-    placed = (in_rows(array.astype(dtype), axis) for array in (a, columns))
+    placed = (pad_rows(array.astype(dtype), axis) for array in (a, columns))
     return best_fit(*placed, axis).reshape(a.shape[1:] + b.shape[1:])
 
 

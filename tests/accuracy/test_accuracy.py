@@ -479,7 +479,7 @@ def test_wide_blocks_are_multiplied_strip_by_strip(monkeypatch):
             run = jax.jit(
                 lambda a, x: [
                     accuracy.times_in_blocks(f, a, x, ("x", "y"))
-                    for f in (accuracy.dot, accuracy.sizes)
+                    for f in (accuracy.dot, accuracy.abs_product)
                 ]
             )
             product, size = run(*(jax.device_put(v, BLOCKS) for v in (a, x)))

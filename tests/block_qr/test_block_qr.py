@@ -12,7 +12,7 @@ from examples.block_qr import (
     lstsq_blocks,
     plan_panels,
     qr_blocks,
-    redeal,
+    redistribute,
     stages,
 )
 from examples.communication import measure
@@ -74,11 +74,11 @@ def test_rows_are_dealt_out_in_turn_and_back(size, n):
 
         @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"), check_vma=False)
         def there(block):
-            return redeal(block, "x", True)
+            return redistribute(block, "x", True)
 
         @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P("x"), check_vma=False)
         def back(block):
-            return redeal(block, "x", False)
+            return redistribute(block, "x", False)
 
         dealt = jax.jit(there)(jax.device_put(a, jax.P("x")))
         in_turn = a.reshape(n, size, 2).swapaxes(0, 1).reshape(-1, 2)

@@ -10,29 +10,29 @@ from examples import cholesky, definite
 
 INNER = (
     "add_product",
-    "backwards",
+    "reverse_step",
     "block_product",
-    "both_ways",
+    "solve_windows",
     "check_array",
-    "cut",
-    "fill_blocks",
-    "follow",
+    "unpad_matrix",
+    "pad_sides",
+    "bind_factor",
     "inverse_blocks",
     "log_determinant",
     "own_rows",
     "parts_of",
     "place",
     "positions",
-    "rows_in_turn",
+    "rows_by_step",
     "solve_backward",
     "solve_blocks",
     "solve_forward",
     "solve_matrix",
-    "square_blocks",
-    "strip_of",
+    "pad_matrix",
+    "gather_step",
     "windows_of",
 )
-PROGRAM = "cost", "cost_of_parts", "sweeps_cost"  # see tests/test_costs.py
+PROGRAM = "cost", "cost_of_parts", "solve_cost"  # see tests/test_costs.py
 sizes = {"dtype": inexact, "n": st.integers(1, 20)}
 
 

@@ -9,10 +9,10 @@ from lu.fuzz_lu import REFUSALS
 from examples import inverse, lu
 
 INNER = (
-    *("place", "laid_out", "unfilled", "columns_of", "tied", "offsets", "rows_here"),
-    *("put_rows", "panel_of", "at_its_place", "take_step", "by_triangles"),
-    *("multiply_blocks", "solved", "solve_sides", "invert", "sorted_rows"),
-    "triangles_of",
+    *("place", "pad_to_blocks", "unpad_blocks", "column_ids", "batch_as", "offsets"),
+    *("local_rows", "put_rows", "gather_panel", "embed_rows", "take_step"),
+    *("solve_triangles", "multiply_blocks", "linear_solve", "solve_sides", "invert"),
+    *("sort_rows", "triangles_of"),
 )
 BLOCKS = jax.P("x", "y")
 SYSTEM = st.fixed_dictionaries(

@@ -10,7 +10,7 @@ from jax.sharding import AxisType
 from on_devices import devices, noise
 
 from examples.communication import measure
-from examples.inverse import STAGES, Known, inv, lu_solve_blocks, stages, unpack
+from examples.inverse import STAGES, Factors, inv, lu_solve_blocks, stages, unpack
 from examples.lu import lu_factor, lu_slogdet, lu_solve, plan
 
 BLOCKS = jax.P("x", "y")
@@ -208,7 +208,7 @@ def measured(mesh, n):
         order = jax.ShapeDtypeStruct(way[:2], np.int32)
 
         def solution(held, order, b):
-            return lu_solve_blocks(Known(None, held, order, way), b)
+            return lu_solve_blocks(Factors(None, held, order, way), b)
 
         return measure(solution, a, order, a), way
 

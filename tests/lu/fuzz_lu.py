@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from examples import lu
 
 INNER = (
-    *("common", "place", "indices", "order_of", "pad", "fill_up"),
+    *("result_type", "place", "indices", "order_of", "pad", "pad_identity"),
     *(
-        "best",
+        "factor_panel",
         "tournament",
         "lower_panel",
-        "displaced",
-        "when_eliminated",
+        "displaced_positions",
+        "block_positions",
         "local_offsets",
     ),
-    *("swap_rows", "solve_rows", "eliminate_below", "own_share", "tied", "eliminate"),
-    *("eliminate_all", "with_whole_sides", "substitute", "times_whole"),
+    *("swap_rows", "solve_rows", "eliminate_below", "own_slice", "batch_as"),
+    *("eliminate", "eliminate_all", "substitute_both", "substitute", "matvec_blocks"),
     *("check_matrix", "check_sides", "factor", "solve_whole"),
     *("factor_and_solve", "diagonal", "parity", "inverse_transposed"),
     "sign_and_logarithm",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from examples import matmul
 
-INNER = "shift", "common", "product", "place", "check_matrices", "check_types"
+INNER = "shift", "result_type", "product", "place", "check_matrices", "check_types"
 INNER += "check_product", "check_panels", "multiply_panels", "skew"
 PROGRAM = ("cost",)  # what a product sends: see tests/test_costs.py
 

@@ -172,8 +172,8 @@ def test_signs_are_the_same_on_any_mesh():
     for shape, grid in zip([(1, 1), (2, 4)], grids, strict=True):
         with devices(shape):
             found.append(
-                norm_estimate.over_blocks(
-                    norm_estimate.start,
+                norm_estimate.map_blocks(
+                    norm_estimate.initial_search,
                     grid,
                     norm_estimate.specs_of(grid.axes),
                     jax.device_put(np.zeros((24, 8)), jax.P(*grid.axes)),

@@ -11,22 +11,22 @@ from examples import refinement
 
 INNER = (
     "add_strip",
-    "take_columns",
-    "common",
+    "select_columns",
+    "result_type",
     "correct",
     "exponent_of",
-    "first_rows",
-    "for_both",
+    "unpad_rows",
+    "solve_pair",
     "place",
     "require_wide",
-    "solve_in_steps",
-    "solve_low",
+    "refine_matrix",
+    "solve_half",
     "solve_refined",
-    "solve_with",
+    "solve_unpadded",
     "strip_width",
-    "tallest",
-    "times_power",
-    "until_good",
+    "column_max",
+    "ldexp",
+    "iterate_corrections",
 )
 PROGRAM = "dense", "in_lines"  # its words: see tests/refinement/test_refinement.py
 WIDE = "float64", "complex128"

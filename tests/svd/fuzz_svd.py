@@ -9,26 +9,26 @@ from examples import svd
 
 INNER = (
     "compare_blocks",
-    "drop_zeros",
+    "unpad_axis",
     "random_rows",
     "factors",
     "first_product",
-    "bring_rows",
-    "blocks_with_zeros",
-    "one_gather",
+    "gather_devices",
+    "pad_axes",
+    "gather_qr",
     "packed_qr",
     "place",
-    "share_rows",
+    "scatter_sum",
     "search",
-    "slopes_of_values",
+    "value_tangents",
     "tall_qr",
     "tall_svd",
     "tall_values",
-    "change_of_factors",
+    "factor_tangents",
     "values",
     "check_numbers",
 )
-PROGRAM = "cost_of_search", "cost_of_svd", "total_of"  # see tests/test_costs.py
+PROGRAM = "cost_of_search", "cost_of_svd", "cost_of_messages"  # see tests/test_costs.py
 AXES = "x", "y", ["y", "x"], ["x", "y"]
 
 tall = st.fixed_dictionaries(
