@@ -49,7 +49,7 @@ def gradient(w, x):
     return jax.grad(lambda w: jnp.mean((x @ (w - wanted)) ** 2))(w)
 
 
-def everywhere(mesh, of_mine):
+def sum_over_processes(mesh, of_mine):
     """Return the sum of what the processes give, an array for each device."""
     shape = mesh.size, *of_mine(jax.local_devices()[0]).shape
     blocks = [of_mine(device)[None] for device in jax.local_devices()]
@@ -65,7 +65,7 @@ def step_on(devices, number, w, agreed):
     root = next(device for device in jax.devices() if device.process_index == 0)
     if not agreed:
         mine = np.array([number, *w], np.float32)
-        state = everywhere(mesh, lambda device: mine * (device == root))
+        state = sum_over_processes(mesh, lambda device: mine * (device == root))
         number, w = int(state[0]), state[1:]
     key = jax.random.fold_in(jax.random.key(0), number)
 
@@ -74,7 +74,7 @@ def step_on(devices, number, w, agreed):
         x = jax.random.normal(jax.random.fold_in(key, place), (ROWS, 3))
         return np.asarray(gradient(w, x))
 
-    return number + 1, w - 0.1 * everywhere(mesh, part) / len(devices)
+    return number + 1, w - 0.1 * sum_over_processes(mesh, part) / len(devices)
 
 
 def train(births: Path):
@@ -84,22 +84,22 @@ def train(births: Path):
         try:
             with live_devices(jax.devices()) as alive:
                 same = {*alive} == {*before}
-                devices = before if same else turned(alive, births)
+                devices = before if same else reorder_devices(alive, births)
                 kill(births, number)
                 new = step_on(devices, number, w, devices == before)
         except Exception as error:
-            tell("step", number, "failed:", type(error).__name__)
+            print_once("step", number, "failed:", type(error).__name__)
             before, failures = [], failures + 1
             if failures == 9:
                 raise
             continue
         if len(before) != len(devices):
-            tell("on", len(devices), "devices")
+            print_once("on", len(devices), "devices")
         (number, w), before, failures = new, devices, 0
     print("weights", *np.round(w, 2))
 
 
-def turned(alive: list, births: Path) -> list:
+def reorder_devices(alive: list, births: Path) -> list:
     """Return the devices in another order for each process that came back.
 
     JAX finds a communicator by the order of its devices. One in which a process died
@@ -109,7 +109,7 @@ def turned(alive: list, births: Path) -> list:
     return alive[turn:] + alive[:turn]
 
 
-def tell(*words):
+def print_once(*words):
     """Print in process 0."""
     if jax.process_index() == 0:
         print(*words)
@@ -122,7 +122,7 @@ def kill(births: Path, number: int):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def join(address: str, number: int, births: Path):
+def join_job(address: str, number: int, births: Path):
     """Join the job, for the first time or again, and train."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with `main`
@@ -187,6 +187,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        join(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+        join_job(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
     else:
         main()

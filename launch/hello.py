@@ -27,16 +27,16 @@ DRIVERS = "/dev/nvidia0", "/dev/kfd"
 NONE = "", "-1", "none", "void", "NoDevFiles"
 
 
-def asked_for_gpus(env: dict) -> str:
+def gpu_requests(env: dict) -> str:
     """Return what says that this process should have GPUs, or nothing."""
     if "cpu" in env.get("JAX_PLATFORMS", ""):
         return ""
-    told = [name for name in VARIABLES if env.get(name, "") not in NONE]
-    told += filter(os.path.exists, DRIVERS)
-    return ", ".join(told)
+    requests = [name for name in VARIABLES if env.get(name, "") not in NONE]
+    requests += filter(os.path.exists, DRIVERS)
+    return ", ".join(requests)
 
 
-def total() -> int:
+def sum_over_devices() -> int:
     """Return the sum of 0, 1, 2, ... with one number on each device of the job."""
     mesh = jax.make_mesh((jax.device_count(),), ("x",))
     numbers = np.arange(jax.device_count(), dtype=np.int32)
@@ -45,7 +45,7 @@ def total() -> int:
     return int(pieces.sum())
 
 
-def on_this_host() -> int:
+def host_device_count() -> int:
     """Return how many devices the processes on this host have together."""
     host = zlib.crc32(socket.gethostname().encode()) % 2**31
     mine = np.array([host, jax.local_device_count()], np.int32)
@@ -55,7 +55,7 @@ def on_this_host() -> int:
 
 def check(platform: str, devices: int, env: dict):
     """Exit with a message unless the GPUs of this host are used, if it has some."""
-    asked, gpus = asked_for_gpus(env), env.get("SLURM_GPUS_ON_NODE", "0")
+    asked, gpus = gpu_requests(env), env.get("SLURM_GPUS_ON_NODE", "0")
     host = socket.gethostname()
     if asked and platform == "cpu":
         sys.exit(
@@ -73,8 +73,8 @@ def main():
     """Join the others, name the devices of this process, and add."""
     jax.distributed.initialize()  # before anything else is asked of JAX
     devices, (first, *_) = jax.device_count(), jax.local_devices()
-    check(first.platform, on_this_host(), dict(os.environ))
-    assert total() == devices * (devices - 1) // 2
+    check(first.platform, host_device_count(), dict(os.environ))
+    assert sum_over_devices() == devices * (devices - 1) // 2
     who = f"process {jax.process_index()} of {jax.process_count()}"
     where = f"on {socket.gethostname()}, {first.platform}, {first.device_kind}"
     mine = f"{jax.local_device_count()} of {devices} devices"

@@ -104,7 +104,7 @@ def write(target: int, data: bytes):
         data = data[os.write(target, data) :]
 
 
-def say(words: str):
+def log(words: str):
     """Write a line of the launcher itself to stderr."""
     write(2, f"local.py: {words}\n".encode())
 
@@ -156,7 +156,7 @@ def watch_launcher(lifeline: int):
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[Callable[[str], None]]:
+def watch_groups() -> Iterator[Callable[[str], None]]:
     """Fork a process that kills the groups if this one ends; yield what adds them."""
     lifeline, end = os.pipe()
     pid = os.fork()
@@ -409,7 +409,7 @@ class Job:
         """Forward a signal to all; after the second one kill them at once."""
         grace = self.options.grace if self.code is None else 0
         rest = f", which have {grace:g} s; a second signal kills" if grace else ""
-        say(f"{signal.Signals(number).name}, ends all processes{rest}")
+        log(f"{signal.Signals(number).name}, ends all processes{rest}")
         self.failed_first = None
         self.stop(128 + number, number, grace, silent=number == signal.SIGINT)
 
@@ -418,12 +418,12 @@ class Job:
         self.failed_first = process
         process.show_stderr()
         what = "has saved" if process.code == SAVED else "failed"
-        say(f"process {process.id} {what} with {process.end()}; the others are ended")
+        log(f"process {process.id} {what} with {process.end()}; the others are ended")
         self.stop(process.code, signal.SIGTERM, KILL_DELAY)
 
     def time_out(self):
         """Make each process print its stack, and end it."""
-        say(f"not done after {self.options.timeout:g} s; this is where they stand:")
+        log(f"not done after {self.options.timeout:g} s; this is where they stand:")
         running = self.running()
         for process in running:
             process.has_stack = False
@@ -455,13 +455,13 @@ class Job:
 def launch(options: argparse.Namespace) -> int:
     """Run the job, again after failures as often as allowed; return the exit code."""
     deadline = time.monotonic() + options.timeout
-    with watched() as tell, signals() as alarm:
+    with watch_groups() as tell, signals() as alarm:
         for restart in range(options.max_restarts + 1):
             job = Job(options, alarm, tell, deadline)
             code = job.run(restart)
             if not job.failed_first or restart == options.max_restarts:
                 break
-            say(f"restart {restart + 1} of {options.max_restarts}")
+            log(f"restart {restart + 1} of {options.max_restarts}")
     return code
 
 

@@ -272,7 +272,7 @@ def survey(
     ]
 
 
-def _lowered(operation: str, axis_type: jax.sharding.AxisType, devices: list):
+def _lower(operation: str, axis_type: jax.sharding.AxisType, devices: list):
     """Trace and lower an operation for these devices, with axes of this type."""
     mesh = jax.make_mesh((len(devices),), ("x",), (axis_type,), devices=devices)
     table = arguments(mesh)
@@ -283,22 +283,22 @@ def _lowered(operation: str, axis_type: jax.sharding.AxisType, devices: list):
 
 def _auto(operation: str, read: Callable, devices) -> tuple[str, float, str, str]:
     """Return collectives, bytes, output and warning under Auto axes."""
-    lowered = _lowered(operation, jax.sharding.AxisType.Auto, devices)
-    compiled, said = _quietly(lambda: _compiled_anew(lowered))
+    lowered = _lower(operation, jax.sharding.AxisType.Auto, devices)
+    compiled, stderr = _capture_stderr(lambda: _compile_fresh(lowered))
     program = read(compiled.as_text())
     counts = program.counts.items()
     collectives = ", ".join(
         f"{kind} in a loop" if n is None else f"{n} {kind}"
         for kind, n in sorted(counts)
     )
-    warning = WARNING.search(said)
+    warning = WARNING.search(stderr)
     shardings = jax.tree.leaves(compiled.output_shardings)
     outputs = jax.tree.leaves(lowered.out_info)
     output = ", ".join(map(_type, outputs, shardings))
     return collectives, float(program.sent), output, warning[0] if warning else ""
 
 
-def _compiled_anew(lowered):
+def _compile_fresh(lowered):
     """Compile, even where JAX keeps what it compiled: it does not keep the warnings."""
     used = jax.config.jax_enable_compilation_cache
     try:
@@ -313,7 +313,7 @@ def _compiled_anew(lowered):
 def _explicit(operation: str, devices: list) -> tuple[str, str]:
     """Return the output's type under Explicit axes, or the error's name and words."""
     try:
-        lowered = _lowered(operation, jax.sharding.AxisType.Explicit, devices)
+        lowered = _lower(operation, jax.sharding.AxisType.Explicit, devices)
     except Exception as error:  # the library's errors have no common, public class
         words = SHARDING.sub(r"\1", str(error).strip())
         return type(error).__name__, words.partition("\n")[0]
@@ -321,16 +321,16 @@ def _explicit(operation: str, devices: list) -> tuple[str, str]:
     return ", ".join(_type(one, one.sharding) for one in outputs), ""
 
 
-def _quietly(f: Callable):
+def _capture_stderr(f: Callable):
     """Return `f()` and what the compiler's C++ code said on stderr meanwhile."""
-    kept = os.dup(2)
+    saved = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
             result = f()
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)
         file.seek(0)
         return result, file.read().decode(errors="replace")
 

@@ -85,7 +85,7 @@ def check_systems(a: Array, b: Array):
         )
 
 
-def promoted(*arrays: Array) -> list[Array]:
+def promote_all(*arrays: Array) -> list[Array]:
     """Return all in the one type that holds them: float32 at least, or complex."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
@@ -127,7 +127,7 @@ def solve_batch(a: Array, b: Array) -> Array:
     Raises ValueError for other shapes.
     """
     check_systems(a, b)
-    a, b = promoted(a, b)
+    a, b = promote_all(a, b)
     return jnp.linalg.solve(a, b[..., None])[..., 0]
 
 
@@ -139,7 +139,7 @@ def residuals(a: Array, x: Array, b: Array) -> Array:
     """
     check_systems(a, b)
     check_systems(a, x)
-    a, x, b = promoted(a, x, b)
+    a, x, b = promote_all(a, x, b)
     far = jnp.abs((a @ x[..., None])[..., 0] - b)
     # in units of the largest, whose square may be too large, or too small, for the type
     unit = far.max(axis=-1, keepdims=True, initial=0)
@@ -207,7 +207,7 @@ def conjugate_gradients(a: Array, b: Array, tolerance: float = 1e-5):
         raise ValueError(f"a {first} and b {second} are no system: pass [n, n] and [n]")
     if isinstance(tolerance, int | float) and not tolerance >= 0:
         raise ValueError(f"a tolerance of {tolerance}: take a number of at least 0")
-    a, b = promoted(a, b)
+    a, b = promote_all(a, b)
 
     def forward(_, b):
         return descend(a, b, tolerance)

@@ -149,7 +149,7 @@ def s_step_cg(
     b: [n, ..] -> x: [n, ..], blocks, floating-point
 
     `powers(v, s)` maps blocks [2, n, ..] of two vectors to [s + 1, 2, n, ..], their
-    products with A^0 .. A^s: `repeat(matvec)`, or better something that exchanges once.
+    products with A^0 .. A^s: `powers_of(matvec)`, or better what exchanges once.
     Scale A and b so that the largest eigenvalue is about 1. Powers grow parallel, to
     within rounding, so a larger s may take more steps or never arrive: `residual`
     tells. Differentiated like `cg`. Raises ValueError if b is not real, if s < 1, or
@@ -247,7 +247,7 @@ def _ratio(a: Array, b: Array) -> Array:
     return jnp.where(a == 0, 0, a / jnp.where(a == 0, 1, b))
 
 
-def repeat(matvec: Callable) -> Callable:
+def powers_of(matvec: Callable) -> Callable:
     """Return `powers` for `s_step_cg`: products of two vectors in sequence.
 
     The products take [n, ..]; what is returned takes [2, n, ..] and s, and returns

@@ -78,7 +78,7 @@ def bars(
     share = max(1 - room / NARROW, 0.3)  # of the width, for the longest bar
     scale = 100 * share / (max([*values, mark or 0]) or 1)
     inner, top = _legend(list(dict.fromkeys(itertools.chain(*groups.values()))))
-    drawn, low = _named_bars(groups, unit, scale, top)
+    drawn, low = _label_bars(groups, unit, scale, top)
     inner += drawn
     if mark is not None:
         inner += _upright(mark * scale, top, low)
@@ -99,7 +99,7 @@ def _number(value: float, unit: str) -> str:
     return f"{value:,{'.0f' if abs(value) >= 1000 else '.4g'}} {unit}".rstrip()
 
 
-def _named_bars(groups, unit: str, scale: float, y: float) -> tuple[str, float]:
+def _label_bars(groups, unit: str, scale: float, y: float) -> tuple[str, float]:
     """Draw each name and its bars below each other; return where they end."""
     series, inner = list(dict.fromkeys(itertools.chain(*groups.values()))), ""
     for name, group in groups.items():
@@ -144,7 +144,7 @@ def timeline(
         inside += f'<g style="{how}" data-key="now">{_upright(0, 0, low)}</g>'
     heads = [_label(-8, 25 * k + 17, name, _END) for k, name in enumerate(spans)]
     inside += f"{''.join(heads)}{_label(-8, low + 14, unit, _END)}"
-    lines = [f"{name}: {'; '.join(map(_deed, each))}" for name, each in spans.items()]
+    lines = [f"{name}: {'; '.join(map(_phrase, each))}" for name, each in spans.items()]
     return _chart(wide, low + 20, inside, lines, left)
 
 
@@ -187,7 +187,7 @@ def _span(name: str, span: Span, place, now) -> str:
     words = _label("50%", 14, span.text, f"{_MIDDLE} {ink}") if room else ""
     return (
         f'<svg x="{span.start * percent:.4g}%" y="{y}" width="{wide:.4g}%" height="19">'
-        f"<title>{html.escape(f'{name}, {_deed(span)}')}</title>"
+        f"<title>{html.escape(f'{name}, {_phrase(span)}')}</title>"
         f"{_bar(0.5, 0, '100%', 19, how + _LESS)}{lines}{words}</svg>"
     )
 
@@ -195,7 +195,7 @@ def _span(name: str, span: Span, place, now) -> str:
 _LESS = ' style="width: calc(100% - 1px)"'  # so that spans lie apart
 
 
-def _deed(span: Span) -> str:
+def _phrase(span: Span) -> str:
     text = span.text or ("waits" if span.colour is None else "busy")
     return f"{text} from {span.start:.4g} to {span.stop:.4g}"
 

@@ -131,7 +131,7 @@ def check_ring(a: Array, b: Array, ways: int, cut: str):
     check_product(a, b, *(size if name in cut else 1 for name in "MKN"))
 
 
-def pass_on(parts: list[Array]) -> list[Array]:
+def send_parts(parts: list[Array]) -> list[Array]:
     """Send the parts of a panel to the next device: the first east, the second west."""
     return [shift(part, "x", step) for part, step in zip(parts, (1, -1), strict=False)]
 
@@ -155,7 +155,7 @@ def circulate(panel: Array, ways: int, fold: Callable, total: Array) -> Array:
     def hop(i, carry):
         parts, total = carry
         # neither needs the other's result
-        return pass_on(parts), fold_all(i, parts, total)
+        return send_parts(parts), fold_all(i, parts, total)
 
     parts = [panel[first : first + height] for _, first, height in routes]
     parts, total = lax.fori_loop(0, size - 1, hop, (parts, total))
@@ -177,7 +177,7 @@ def ring_reduce(m: int, ways: int, part: Callable) -> Array:
             yield part((rank - step * i) % size * m + first, height)
 
     def hop(i, totals):
-        return list(map(jnp.add, pass_on(totals), own(i)))
+        return list(map(jnp.add, send_parts(totals), own(i)))
 
     return jnp.concatenate(lax.fori_loop(2, size + 1, hop, list(own(1))))
 

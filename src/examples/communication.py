@@ -364,8 +364,8 @@ def _trips(program: _Text, caller: str, loop: _Instruction) -> int | None:
     loop's state, usually the counter alone, until the condition fails.
     """
     config = loop.attributes.get("backend_config", "")
-    if noted := re.search(r"known_trip_count\W+n\W+(\d+)", config):
-        return int(noted[1])
+    if known := re.search(r"known_trip_count\W+n\W+(\d+)", config):
+        return int(known[1])
     state = _evaluate(program, caller, None, loop.operands[0])
     for trips in range(LONGEST):
         going = _evaluate(program, loop.attributes["condition"], [state])

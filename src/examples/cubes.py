@@ -40,7 +40,7 @@ class Cube:
     def drawn(self, picture, wide: float, scale: float):
         """Return the shapes of a cube, and how wide and high it is."""
         margin, low = (1, 1) if scale else (22, 24)
-        lead = picture.cuts[0] if len(picture.shape) == 3 else _counted(picture.slabs)
+        lead = picture.cuts[0] if len(picture.shape) == 3 else _indices(picture.slabs)
         cuts = lead, *picture.cuts[-2:]
         most = max(cut[-1] for cut in cuts)
         parts = [max(cut[-1] / most, 0.3) for cut in cuts]
@@ -75,7 +75,7 @@ def cube(picture):
     return replace(picture, view=Cube(picture.view), facts=(*picture.facts, *words))
 
 
-def _counted(slabs) -> list[int]:
+def _indices(slabs) -> list[int]:
     return [*range(len(slabs) + 1)]
 
 
@@ -106,8 +106,8 @@ def _brick(picture, block: Block, depth: int, cut) -> Iterator[str]:
         (at[1] == 0, (COS, SIN, -COS, SIN), (back, up, left), (wide, deep)),
         (at[2] == last, (COS, -SIN, 0, 1), (front, up, right), (deep, high)),
     ]
-    for dark, (seen, turn, place, size) in enumerate(faces):
-        if seen:
+    for dark, (visible, turn, place, size) in enumerate(faces):
+        if visible:
             face = picture.block(block, (0, 0, *size))
             shade = f'width="{size[0]:.5g}" height="{size[1]:.5g}" fill="#000"'
             face += f'<rect {shade} fill-opacity="{dark / 10}"/>'

@@ -52,7 +52,7 @@ Cost = namedtuple("Cost", "sent counts")  # one device's bytes, and its collecti
 NORMS = None, "backward", "ortho", "forward"
 
 
-class Asked(NamedTuple):
+class Options(NamedTuple):
     """The arguments of a transform, beside its array."""
 
     s: Sizes = None
@@ -66,7 +66,7 @@ class Kind(NamedTuple):
 
     back: bool = False
     real: bool = False  # the last axis has half of the frequencies
-    turned: bool = False  # the first axis ends last
+    transposed: bool = False  # the first axis ends last
 
 
 class Axis(NamedTuple):
@@ -77,11 +77,11 @@ class Axis(NamedTuple):
 
     def share(self) -> int:
         """Return how much of it a device has."""
-        return -(-self.true // ways(self.names))
+        return -(-self.true // axis_size(self.names))
 
     def size(self) -> int:
         """Return its size with the zeros."""
-        return self.share() * ways(self.names)
+        return self.share() * axis_size(self.names)
 
 
 class Plan(NamedTuple):
@@ -98,7 +98,7 @@ class Plan(NamedTuple):
     cuts: tuple[Names, ...]
     each: tuple[Callable, ...] = ()
 
-    def held(self) -> tuple[int, ...]:
+    def modes(self) -> tuple[int, ...]:
         """Return the sizes of the spectrum, without zeros."""
         *others, last = self.sizes
         return (*others, last // 2 + 1 if self.kind.real else last)
@@ -124,10 +124,10 @@ def mesh_sizes(*names: str) -> list[int]:
     return [mesh.shape[name] for name in names]
 
 
-def ways(names: Names) -> int:
-    """Return into how many parts these axes of the mesh cut."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return math.prod(mesh.shape[name] for name in names)
+def axis_size(names: tuple[str, ...]) -> int:
+    """Return the number of devices along these axes of the mesh in context."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    return math.prod(sizes[name] for name in names)
 
 
 def cuts_of(over: Over, count: int) -> tuple[Names, ...]:
@@ -176,7 +176,7 @@ def check_axes(rank: int, axes: Sizes) -> tuple[int, ...]:
     return tuple(axis % rank for axis in axes)
 
 
-def plan_of(kind: Kind, a: Array, asked: Asked, each: Sequence = ()) -> Plan:
+def plan_of(kind: Kind, a: Array, asked: Options, each: Sequence = ()) -> Plan:
     """Return what is to be done, or raise ValueError saying what to pass."""
     check_array("a", a)
     if asked.norm not in NORMS:
@@ -184,7 +184,7 @@ def plan_of(kind: Kind, a: Array, asked: Asked, each: Sequence = ()) -> Plan:
     if kind.real and not kind.back and jnp.iscomplexobj(a):
         raise ValueError(f"{a.dtype} is not real: pass the real part, or call fftn")
     axes = check_axes(a.ndim, asked.axes)
-    cuts, shape = cuts_of(asked.over, len(axes) - 1), turned_home(kind, axes, a.shape)
+    cuts, shape = cuts_of(asked.over, len(axes) - 1), field_order(kind, axes, a.shape)
     sizes = [shape[axis] for axis in axes] if asked.s is None else asked.s
     sizes = integers("s", sizes, len(axes))
     if min(sizes) < 1:
@@ -195,15 +195,15 @@ def plan_of(kind: Kind, a: Array, asked: Asked, each: Sequence = ()) -> Plan:
 # ------------------------------------------------------------ how arrays lie
 
 
-def turned_home(kind: Kind, axes: Sequence[int], there: Sequence) -> list:
+def field_order(kind: Kind, axes: Sequence[int], there: Sequence) -> list:
     """Return what belongs to the axes of a field, from what is transformed."""
     there = [*there]
-    if kind.back and kind.turned:
+    if kind.back and kind.transposed:
         there.insert(axes[0], there.pop(axes[-1]))
     return there
 
 
-def lies(a: Array, cuts: Sequence[Names]) -> list[Axis]:
+def explicit_layout(a: Array, cuts: Sequence[Names]) -> list[Axis]:
     """Return how `a` lies along the Explicit mesh axes that cut nothing here."""
     mesh, spec = mesh_with(), getattr(jax.typeof(a).sharding, "spec", ())
     others = {*mesh.explicit_axes} - {*sum(cuts, ())}
@@ -215,12 +215,12 @@ def lies(a: Array, cuts: Sequence[Names]) -> list[Axis]:
 
 def layouts(plan: Plan, a: Array) -> tuple[list[Axis], list[Axis]]:
     """Return how the axes lie before a transform and after it."""
-    field = turned_home(plan.kind, plan.axes, lies(a, plan.cuts))
+    field = field_order(plan.kind, plan.axes, explicit_layout(a, plan.cuts))
     spectrum, uncut = [*field], [()] * len(plan.axes)
     for i, axis in enumerate(plan.axes):
         field[axis] = Axis(plan.sizes[i], [*plan.cuts, *uncut][i])
-        spectrum[axis] = Axis(plan.held()[i], [(), *plan.cuts, *uncut][i])
-    if plan.kind.turned:
+        spectrum[axis] = Axis(plan.modes()[i], [(), *plan.cuts, *uncut][i])
+    if plan.kind.transposed:
         spectrum.insert(plan.axes[-1], spectrum.pop(plan.axes[0]))
     return (spectrum, field) if plan.kind.back else (field, spectrum)
 
@@ -238,14 +238,14 @@ def lay_out(a: Array, layout: Sequence[Axis]) -> Array:
     explicit = jax.sharding.get_abstract_mesh().explicit_axes
 
     def placed(a, layout):
-        kept = [tuple(n for n in each.names if n in explicit) for each in layout]
-        return jax.reshard(a, jax.P(*kept)) if explicit else a
+        spec = [tuple(n for n in each.names if n in explicit) for each in layout]
+        return jax.reshard(a, jax.P(*spec)) if explicit else a
 
     extra = [each.size() - n for n, each in zip(a.shape, layout, strict=True)]
     if any(extra):
         # JAX has no derivative of a pad beside an axis that is cut into one part
         whole = [
-            Axis(n) if more or ways(each.names) == 1 else each
+            Axis(n) if more or axis_size(each.names) == 1 else each
             for n, each, more in zip(a.shape, layout, extra, strict=True)
         ]
         a = placed(a, whole)
@@ -275,11 +275,11 @@ def on_field(transform: Callable, a: Array, plan: Plan) -> Array:
     return run(lay_out(a, before).astype(working_type(a)))
 
 
-def transform(kind: Kind, a: Array, asked: Asked, each: Sequence = ()) -> Array:
+def transform(kind: Kind, a: Array, asked: Options, each: Sequence = ()) -> Array:
     """Check what is asked, and do it."""
     plan = plan_of(kind, a, asked, each)
     check_shape(a, layouts(plan, a)[0], plan)
-    return on_field(back if kind.back else there, a, plan)
+    return on_field(inverse_block if kind.back else forward_block, a, plan)
 
 
 def recut(a: Array, names: Names, split: int, join: int, size: int) -> Array:
@@ -297,20 +297,20 @@ def recut(a: Array, names: Names, split: int, join: int, size: int) -> Array:
 # ------------------------------------------------------------ blocks of a field
 
 
-def there(block: Array, plan: Plan) -> Array:
+def forward_block(block: Array, plan: Plan) -> Array:
     """Transform a block of a field: [N0@x, N1@y, N2] -> [N0, N1@x, N2@y]."""
     axes, whole = plan.axes, plan.axes[len(plan.cuts) :]
     for i, names in reversed([*enumerate(plan.cuts)]):
-        if ways(names) > 1:
-            block = along(block, whole, plan)
+        if axis_size(names) > 1:
+            block = transform_axes(block, whole, plan)
             block = recut(block, names, axes[i + 1], axes[i], plan.sizes[i])
             whole = ()
         whole = (axes[i], *whole)
-    block = along(block, whole, plan)
-    return jnp.moveaxis(block, axes[0], axes[-1]) if plan.kind.turned else block
+    block = transform_axes(block, whole, plan)
+    return jnp.moveaxis(block, axes[0], axes[-1]) if plan.kind.transposed else block
 
 
-def along(block: Array, axes: Sequence[int], plan: Plan) -> Array:
+def transform_axes(block: Array, axes: Sequence[int], plan: Plan) -> Array:
     """Transform a block along axes that are whole, or back."""
     if plan.each:
         for axis in axes:
@@ -324,18 +324,18 @@ def along(block: Array, axes: Sequence[int], plan: Plan) -> Array:
     return run(block, axes=axes, norm=plan.norm)
 
 
-def back(block: Array, plan: Plan) -> Array:
-    """Undo `there`: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2]."""
+def inverse_block(block: Array, plan: Plan) -> Array:
+    """Undo `forward_block`: [N0, N1@x, N2@y] -> [N0@x, N1@y, N2]."""
     axes, whole = plan.axes, ()
-    if plan.kind.turned:
+    if plan.kind.transposed:
         block = jnp.moveaxis(block, axes[-1], axes[0])
     for i, names in enumerate(plan.cuts):
         whole = (*whole, axes[i])
-        if ways(names) > 1:
-            block = along(block, whole, plan)
-            block = recut(block, names, axes[i], axes[i + 1], plan.held()[i + 1])
+        if axis_size(names) > 1:
+            block = transform_axes(block, whole, plan)
+            block = recut(block, names, axes[i], axes[i + 1], plan.modes()[i + 1])
             whole = ()
-    return along(block, (*whole, *axes[len(plan.cuts) :]), plan)
+    return transform_axes(block, (*whole, *axes[len(plan.cuts) :]), plan)
 
 
 # ------------------------------------------------------------ fields
@@ -352,7 +352,7 @@ def fftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
     it, all numbers of `a` count. `norm` is "backward" (as for None), "ortho" or
     "forward". Raises ValueError for fewer than two axes, or an empty one.
     """
-    return transform(Kind(), a, Asked(s, axes, norm, over))
+    return transform(Kind(), a, Options(s, axes, norm, over))
 
 
 def ifftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
@@ -363,7 +363,7 @@ def ifftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
 
     What cut axes have beyond `s` is not read.
     """
-    return transform(Kind(back=True), a, Asked(s, axes, norm, over))
+    return transform(Kind(back=True), a, Options(s, axes, norm, over))
 
 
 def fftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
@@ -375,7 +375,7 @@ def fftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
     This is `jnp.fft.fftn(a).transpose(1, 2, 0)`, and takes the least time and memory.
     The first of `axes` moves to the place of the last. Else it is `fftn`.
     """
-    return transform(Kind(turned=True), a, Asked(s, axes, norm, over))
+    return transform(Kind(transposed=True), a, Options(s, axes, norm, over))
 
 
 def ifftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
@@ -384,7 +384,7 @@ def ifftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array
     a: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
     a: [N1@x, N2, N0] -> [N0@x, N1, N2] on a mesh without y
     """
-    return transform(Kind(back=True, turned=True), a, Asked(s, axes, norm, over))
+    return transform(Kind(back=True, transposed=True), a, Options(s, axes, norm, over))
 
 
 def rfftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
@@ -396,7 +396,7 @@ def rfftn(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
     K is N2 // 2 + 1, as in `jnp.fft.rfftn`, and zeros. Arguments are as in `fftn`.
     Raises ValueError if `a` is complex.
     """
-    return transform(Kind(real=True), a, Asked(s, axes, norm, over))
+    return transform(Kind(real=True), a, Options(s, axes, norm, over))
 
 
 def irfftn(a: Array, s, axes=None, norm=None, over=None) -> Array:
@@ -410,7 +410,7 @@ def irfftn(a: Array, s, axes=None, norm=None, over=None) -> Array:
     and another one gives another field. Raises ValueError unless `a` has the shape that
     `rfftn` returns for a field of these sizes.
     """
-    return transform(Kind(back=True, real=True), a, Asked(s, axes, norm, over))
+    return transform(Kind(back=True, real=True), a, Options(s, axes, norm, over))
 
 
 def rfftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array:
@@ -421,7 +421,7 @@ def rfftn_transposed(a: Array, s=None, axes=None, norm=None, over=None) -> Array
 
     Of all transforms of a real field this takes the least time and memory.
     """
-    return transform(Kind(real=True, turned=True), a, Asked(s, axes, norm, over))
+    return transform(Kind(real=True, transposed=True), a, Options(s, axes, norm, over))
 
 
 def irfftn_transposed(a: Array, s, axes=None, norm=None, over=None) -> Array:
@@ -430,7 +430,7 @@ def irfftn_transposed(a: Array, s, axes=None, norm=None, over=None) -> Array:
     a: [N1@x, K@y, N0] -> [N0@x, N1@y, N2] on a mesh with axes x and y, or
     a: [N1@x, K, N0] -> [N0@x, N1, N2] on a mesh without y
     """
-    return transform(Kind(True, True, True), a, Asked(s, axes, norm, over))
+    return transform(Kind(True, True, True), a, Options(s, axes, norm, over))
 
 
 # ------------------------------------------------------------ planes
@@ -478,7 +478,7 @@ def along_axes(a: Array, each: Sequence, s=None, axes=None, over=None) -> Array:
     `each` has a function (block, axis) -> block for every axis, which transforms the
     lines along it and keeps their number. Sine and cosine transforms are such.
     """
-    return transform(Kind(turned=True), a, Asked(s, axes, None, over), each)
+    return transform(Kind(transposed=True), a, Options(s, axes, None, over), each)
 
 
 def along_axes_back(a: Array, each: Sequence, s=None, axes=None, over=None) -> Array:
@@ -486,13 +486,13 @@ def along_axes_back(a: Array, each: Sequence, s=None, axes=None, over=None) -> A
 
     a: [N1@x, N2@y, N0] -> [N0@x, N1@y, N2], as in `ifftn_transposed`
     """
-    return transform(Kind(True, False, True), a, Asked(s, axes, None, over), each)
+    return transform(Kind(True, False, True), a, Options(s, axes, None, over), each)
 
 
-KINDS = {fftn: Kind(), rfftn: Kind(real=True), fftn_transposed: Kind(turned=True)}
-KINDS |= {fft2: Kind(), rfft2: Kind(real=True), along_axes: Kind(turned=True)}
-KINDS |= {rfftn_transposed: Kind(real=True, turned=True)}
-HOME = (
+KINDS = {fftn: Kind(), rfftn: Kind(real=True), fftn_transposed: Kind(transposed=True)}
+KINDS |= {fft2: Kind(), rfft2: Kind(real=True), along_axes: Kind(transposed=True)}
+KINDS |= {rfftn_transposed: Kind(real=True, transposed=True)}
+BACK = (
     ifftn,
     irfftn,
     ifftn_transposed,
@@ -501,7 +501,7 @@ HOME = (
     along_axes_back,
     irfftn_transposed,
 )
-KINDS |= zip(HOME, [kind._replace(back=True) for kind in KINDS.values()], strict=True)
+KINDS |= zip(BACK, [kind._replace(back=True) for kind in KINDS.values()], strict=True)
 
 
 # ------------------------------------------------------------ in the spectrum
@@ -520,15 +520,15 @@ def count_axis(layout: tuple[Axis, ...], place: int) -> Array:
     return lay(count, jax.P(*[None] * place, names)) if names else count
 
 
-def counts(s: Sizes, transform: Callable, over: Over) -> list[Array]:
+def mode_grid(s: Sizes, transform: Callable, over: Over) -> list[Array]:
     """Return for each axis of a field of sizes `s` its numbers, as the spectrum lies.
 
     (N0, N1, N2) -> [N0, 1, 1], [1, N1@x, 1], [1, 1, N2@y] for `fftn`
     """
     kind, field = KINDS[transform], np.broadcast_to(0, s)
-    _, layout = layouts(plan_of(kind, field, Asked(over=over)), field)
+    _, layout = layouts(plan_of(kind, field, Options(over=over)), field)
     places = [*range(len(layout))]
-    places.insert(0, places.pop(-1 if kind.turned else 0))
+    places.insert(0, places.pop(-1 if kind.transposed else 0))
     return [count_axis((*layout,), place) for place in places]
 
 
@@ -539,7 +539,7 @@ def mask(s: Sizes, transform: Callable = fftn, over: Over = None) -> Array:
     """
     *sizes, last = s
     sizes = *sizes, last // 2 + 1 if KINDS[transform].real else last
-    inside = [k < n for k, n in zip(counts(s, transform, over), sizes, strict=True)]
+    inside = [k < n for k, n in zip(mode_grid(s, transform, over), sizes, strict=True)]
     return functools.reduce(jnp.logical_and, inside)
 
 
@@ -551,7 +551,7 @@ def wave_numbers(s: Sizes, transform: Callable = fftn, over=None) -> list[Array]
     `transform` does. The last axis of a real transform has 0, 1, .. without negative
     ones. Divided by the length of the field they are frequencies.
     """
-    found, half = counts(s, transform, over), [False] * (len(s) - 1)
+    found, half = mode_grid(s, transform, over), [False] * (len(s) - 1)
     half.append(KINDS[transform].real)
     return [
         jnp.where((2 * k < n) | full, k, k - n).astype(float)
@@ -569,19 +569,19 @@ def solve_in_spectrum(f: Array, symbol: Callable, each=(), s=None, over=None) ->
     takes them, k0, .. count their numbers from 0.
     """
     check_array("f", f)
-    sizes, there, home = f.shape if s is None else s, fftn_transposed, ifftn_transposed
+    sizes, fft, ifft = f.shape if s is None else s, fftn_transposed, ifftn_transposed
     if not jnp.iscomplexobj(f):
-        there, home = rfftn_transposed, irfftn_transposed
-    numbers = wave_numbers(sizes, there, over)
+        fft, ifft = rfftn_transposed, irfftn_transposed
+    numbers = wave_numbers(sizes, fft, over)
     if each:
         into, out = zip(*each, strict=True)
-        there = functools.partial(along_axes, each=into)
-        home = functools.partial(along_axes_back, each=out)
-        numbers = [k.astype(float) for k in counts(sizes, along_axes, over)]
-    spectrum = there(f, s=s, over=over)
+        fft = functools.partial(along_axes, each=into)
+        ifft = functools.partial(along_axes_back, each=out)
+        numbers = [k.astype(float) for k in mode_grid(sizes, along_axes, over)]
+    spectrum = fft(f, s=s, over=over)
     by = symbol(*numbers).astype(spectrum.dtype)
     solved = jnp.where(by == 0, 0, spectrum / jnp.where(by == 0, 1, by))
-    return home(solved, s=sizes, over=over)
+    return ifft(solved, s=sizes, over=over)
 
 
 # ------------------------------------------------------------ what it costs
@@ -594,17 +594,17 @@ def cost(transform, a: jax.ShapeDtypeStruct, s=None, axes=None, over=None) -> Co
     keeps one of them. A batch counts as it lies.
     """
     axes = (-2, -1) if axes is None and transform.__name__.endswith("2") else axes
-    plan = plan_of(KINDS[transform], a, Asked(s, axes, None, over))
+    plan = plan_of(KINDS[transform], a, Options(s, axes, None, over))
     field, cuts = layouts(plan, a)[plan.kind.back], plan.cuts
     batch = [each.share() for i, each in enumerate(field) if i not in plan.axes]
     before = [field[axis].share() for axis in plan.axes]
     uncut = [()] * len(before)
-    after = [*map(Axis.share, map(Axis, plan.held(), [(), *cuts, *uncut]))]
+    after = [*map(Axis.share, map(Axis, plan.modes(), [(), *cuts, *uncut]))]
     word = jnp.promote_types(working_type(a), jnp.complex64)
     sent = [
-        math.prod(batch + before[: i + 1] + after[i + 1 :]) * (ways(names) - 1)
+        math.prod(batch + before[: i + 1] + after[i + 1 :]) * (axis_size(names) - 1)
         for i, names in enumerate(cuts)
-        if ways(names) > 1
+        if axis_size(names) > 1
     ]
     return Cost(word.itemsize * sum(sent), {"all-to-all": len(sent)} if sent else {})
 

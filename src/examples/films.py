@@ -226,7 +226,7 @@ def cards(
     high = 26 if far or (shape and shape[1] > 3) else 0  # the same in all frames
     if labels := sorted({label for _, label in wires} - {""}):
         inner += _text(WIDE / 2, low + 14, f"each arrow: {' or '.join(labels)}")
-    words = "; ".join(_held(d, cells[d]) for d in ranks)
+    words = "; ".join(_holdings(d, cells[d]) for d in ranks)
     sends = (f"device {m.source} sends {m.label} to device {m.to}" for m in messages)
     words = ". ".join(filter(None, [words, ", ".join(sends)])) + "."
     return Drawing(_svg(-high, low + 22 + high, inner, words), words)
@@ -383,7 +383,7 @@ def _pill(x, y, message: Message) -> str:
     return fills + _text(x, y + 4, message.label, f'fill="{INK}"')
 
 
-def _held(device, cells) -> str:
+def _holdings(device, cells) -> str:
     """Say in words what a device holds."""
     held = [cell.text for cell in cells if isinstance(cell, Cell) and cell.text]
     return f"device {device} holds {', '.join(held) or 'nothing'}"

@@ -47,7 +47,7 @@ Cost = namedtuple("Cost", "sent counts")  # one device's bytes, and its collecti
 NORMS = None, "backward", "ortho", "forward"
 
 
-class Asked(NamedTuple):
+class Options(NamedTuple):
     """The arguments of a transform, beside its array."""
 
     n: int | None = None
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
     over: Over = None
 
 
-class Lay(NamedTuple):
+class Layout(NamedTuple):
     """What cuts the axes of an array before and after, and its sizes with zeros.
 
     The vectors lie along `axis`, or as matrices along the last `core` axes.
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
 
     def block(self) -> int:
         """Return how many numbers of the vector a device has, zeros included."""
-        return -(-self.size // ways(self.names))
+        return -(-self.size // axis_size(self.names))
 
 
 # ------------------------------------------------------------ the mesh
@@ -106,10 +106,10 @@ def mesh_sizes(*names: str) -> list[int]:
     return [mesh.shape[name] for name in names]
 
 
-def ways(names: Names) -> int:
-    """Return into how many parts these axes of the mesh cut."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return math.prod(mesh.shape[name] for name in names)
+def axis_size(names: tuple[str, ...]) -> int:
+    """Return the number of devices along these axes of the mesh in context."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    return math.prod(sizes[name] for name in names)
 
 
 def cut_names(over: Over) -> Names:
@@ -155,13 +155,13 @@ def rows_and_columns(size: int, over: Over = None) -> tuple[int, int]:
     factors that devices can share.
     """
     plan = vector_plan(
-        jax.ShapeDtypeStruct((size,), jnp.float32), Asked(None, -1, None, over)
+        jax.ShapeDtypeStruct((size,), jnp.float32), Options(None, -1, None, over)
     )
     refuse_without_factors(plan)
     return plan.r, plan.c
 
 
-def meetings(block: int, c: int, count: int) -> tuple[np.ndarray, np.ndarray, int]:
+def block_starts(block: int, c: int, count: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Say where blocks of a vector begin that is read in rows of `c`.
 
     Returns for each device the row and the column of its first number, and in how many
@@ -190,7 +190,7 @@ def to_columns(block: Array, r: int, c: int, names: Names) -> Array:
     Where blocks end within a row, its two pieces come from two devices, and are added.
     """
     count = lax.axis_size(names)
-    row, column, rows = meetings(size := block.size, c, count)
+    row, column, rows = block_starts(size := block.size, c, count)
     if rows * c > size:
         begin = jnp.asarray(column, jnp.int32)[lax.axis_index(names)]
         block = jnp.roll(jnp.pad(block, (0, rows * c - size)), begin)
@@ -208,7 +208,7 @@ def to_columns(block: Array, r: int, c: int, names: Names) -> Array:
 def from_columns(columns: Array, c: int, size: int, names: Names) -> Array:
     """Undo `to_columns`: [R, C@x] -> [N@x], in blocks of `size`."""
     count = lax.axis_size(names)
-    row, column, rows = meetings(size, c, count)
+    row, column, rows = block_starts(size, c, count)
     if (count * rows, rows * c) != (len(columns), size):
         of = (row[:, None] + np.arange(rows)).ravel()
         columns = columns.at[of].get(mode="fill", fill_value=0)
@@ -296,33 +296,33 @@ def square_modulo(numbers: Array, size: int) -> Array:
 # ------------------------------------------------------------ blocks of a vector
 
 
-def turned(block: Array, plan: Plan) -> Array:
+def fft_to_matrix(block: Array, plan: Plan) -> Array:
     """Transform a block of a vector: [N@x] -> [R@x, C]."""
     _, _, r, c, names = plan
     return four_steps(to_columns(block, r, c, names), c, names, plan.norm)
 
 
-def turned_back(rows: Array, plan: Plan) -> Array:
-    """Undo `turned`: [R@x, C] -> [N@x]."""
+def ifft_from_matrix(rows: Array, plan: Plan) -> Array:
+    """Undo `fft_to_matrix`: [R@x, C] -> [N@x]."""
     columns = inverse_four_steps(rows, plan.r, plan.names, plan.norm)
     return from_columns(columns, plan.c, plan.block(), plan.names)
 
 
-def vector(block: Array, plan: Plan) -> Array:
+def fft_block(block: Array, plan: Plan) -> Array:
     """Transform a block of a vector: [N@x] -> [N@x]."""
     if plan.r * plan.c > plan.size:
-        return bluestein(block, plan, -1) * scale(plan, "forward")
-    return from_columns(turned(block, plan).T, plan.r, block.size, plan.names)
+        return bluestein(block, plan, -1) * norm_factor(plan, "forward")
+    return from_columns(fft_to_matrix(block, plan).T, plan.r, block.size, plan.names)
 
 
-def vector_back(block: Array, plan: Plan) -> Array:
-    """Undo `vector`: [N@x] -> [N@x]."""
+def ifft_block(block: Array, plan: Plan) -> Array:
+    """Undo `fft_block`: [N@x] -> [N@x]."""
     if plan.r * plan.c > plan.size:
-        return bluestein(block, plan, 1) * scale(plan, "backward")
-    return turned_back(to_columns(block, plan.c, plan.r, plan.names).T, plan)
+        return bluestein(block, plan, 1) * norm_factor(plan, "backward")
+    return ifft_from_matrix(to_columns(block, plan.c, plan.r, plan.names).T, plan)
 
 
-def scale(plan: Plan, whole: str) -> float:
+def norm_factor(plan: Plan, whole: str) -> float:
     """Return what a norm multiplies by, if `whole` is that which divides by N."""
     powers = {"ortho": -0.5, whole: -1.0}
     return plan.size ** powers.get(plan.norm or "backward", 0.0)
@@ -347,7 +347,7 @@ def integer(name: str, number: int, least: int, most: int) -> int:
     return int(array)
 
 
-def vector_plan(a: Array, asked: Asked) -> Plan:
+def vector_plan(a: Array, asked: Options) -> Plan:
     """Return what is to be done with an axis, or raise ValueError."""
     check_array("a", a)
     if asked.norm not in NORMS:
@@ -355,16 +355,16 @@ def vector_plan(a: Array, asked: Asked) -> Plan:
     axis = integer("axis", asked.axis, -a.ndim, a.ndim - 1)
     size = a.shape[axis] if asked.n is None else asked.n
     size, names = integer("n", size, 1, 2**62), cut_names(asked.over)
-    plan = Plan(asked.norm, size, *best_matrix(size, ways(names)), names)
-    if a.shape[axis] not in (size, plan.block() * ways(names)):
+    plan = Plan(asked.norm, size, *best_matrix(size, axis_size(names)), names)
+    if a.shape[axis] not in (size, plan.block() * axis_size(names)):
         raise ValueError(
             f"{a.shape[axis]} numbers are not n = {size}: pass as many, or "
-            f"{plan.block() * ways(names)} with zeros at the end"
+            f"{plan.block() * axis_size(names)} with zeros at the end"
         )
     return plan
 
 
-def matrix_plan(a: Array, asked: Asked) -> Plan:
+def matrix_plan(a: Array, asked: Options) -> Plan:
     """Return the plan for a vector that lies as a matrix, or raise ValueError."""
     check_array("a", a)
     if a.ndim < 2:
@@ -374,7 +374,7 @@ def matrix_plan(a: Array, asked: Asked) -> Plan:
     plan = vector_plan(flat, asked)
     if asked.n is None:
         return plan._replace(r=r, c=c)
-    full = -(-plan.r // ways(plan.names)) * ways(plan.names)
+    full = -(-plan.r // axis_size(plan.names)) * axis_size(plan.names)
     if r not in (plan.r, full) or c != plan.c:
         raise ValueError(
             f"a matrix of {r} x {c} is not for n = {plan.size}: pass {plan.r} x "
@@ -386,9 +386,9 @@ def matrix_plan(a: Array, asked: Asked) -> Plan:
 def refuse_without_factors(plan: Plan):
     """Raise ValueError for a vector that has no matrix."""
     if plan.r * plan.c > plan.size:
-        square = ways(plan.names) ** 2
+        square = axis_size(plan.names) ** 2
         raise ValueError(
-            f"n = {plan.size} has no factors that {ways(plan.names)} devices can "
+            f"n = {plan.size} has no factors that {axis_size(plan.names)} devices can "
             f"share: call fft, or pass {plan.size + -plan.size % square} numbers"
         )
 
@@ -396,7 +396,7 @@ def refuse_without_factors(plan: Plan):
 # ------------------------------------------------------------ vectors
 
 
-def lies_beside(a: Array, names: Names) -> list[Names]:
+def explicit_cuts(a: Array, names: Names) -> list[Names]:
     """Return what cuts the axes of `a`, of the Explicit mesh axes not among `names`."""
     mesh, spec = mesh_with(), getattr(jax.typeof(a).sharding, "spec", ())
     spec = [(each,) if isinstance(each, str) else each or () for each in spec]
@@ -412,23 +412,23 @@ def working_type(a: jax.ShapeDtypeStruct) -> np.dtype:
 
 
 @jax.jit(static_argnames=("run", "plan", "lay"))
-def on_vectors(run: Callable, a: Array, plan: Plan, lay: Lay) -> Array:
+def on_vectors(run: Callable, a: Array, plan: Plan, lay: Layout) -> Array:
     """Lay `a` out, fill its axis up with zeros, and transform the blocks."""
     mesh = jax.sharding.get_abstract_mesh()
     # over all axes: XLA:CPU has no transform of a block that is cut by Auto ones, too
     names = {*mesh.axis_names} - {*mesh.manual_axes} if mesh.manual_axes else set()
 
     def placed(a, cut):
-        kept = [
+        spec = [
             tuple(name for name in each if name in mesh.explicit_axes) for each in cut
         ]
-        return jax.reshard(a, jax.P(*kept)) if mesh.explicit_axes else a
+        return jax.reshard(a, jax.P(*spec)) if mesh.explicit_axes else a
 
     extra = [(0, size - n) for n, size in zip(a.shape, lay.sizes, strict=True)]
     if a.shape != lay.sizes:
         whole = zip(lay.before, extra, strict=True)
         # JAX has no derivative of a pad beside an axis that is cut into one part
-        a = placed(a, [cut if ways(cut) > 1 > more else () for cut, (_, more) in whole])
+        a = placed(a, [cut if axis_size(cut) > 1 > n else () for cut, (_, n) in whole])
         a = jnp.pad(a, extra)
 
     @jax.shard_map(
@@ -443,12 +443,13 @@ def on_vectors(run: Callable, a: Array, plan: Plan, lay: Lay) -> Array:
     return of_blocks(placed(a, lay.before).astype(working_type(a)))
 
 
-def along_vectors(run: Callable, a: Array, asked: Asked) -> Array:
+def along_vectors(run: Callable, a: Array, asked: Options) -> Array:
     """Transform the vectors along an axis of `a`."""
     plan = vector_plan(a, asked)
-    cut, sizes = lies_beside(a, plan.names), [*a.shape]
-    cut[asked.axis], sizes[asked.axis] = plan.names, plan.block() * ways(plan.names)
-    return on_vectors(run, a, plan, Lay((*cut,), (*cut,), (*sizes,), asked.axis, 1))
+    cut, sizes = explicit_cuts(a, plan.names), [*a.shape]
+    cut[asked.axis] = plan.names
+    sizes[asked.axis] = plan.block() * axis_size(plan.names)
+    return on_vectors(run, a, plan, Layout((*cut,), (*cut,), (*sizes,), asked.axis, 1))
 
 
 def fft(a: Array, n=None, axis=-1, norm=None, over=None) -> Array:
@@ -461,7 +462,7 @@ def fft(a: Array, n=None, axis=-1, norm=None, over=None) -> Array:
     `norm` is "backward" (as for None), "ortho" or "forward". Raises ValueError for an
     empty axis.
     """
-    return along_vectors(vector, a, Asked(n, axis, norm, over))
+    return along_vectors(fft_block, a, Options(n, axis, norm, over))
 
 
 def ifft(a: Array, n=None, axis=-1, norm=None, over=None) -> Array:
@@ -469,7 +470,7 @@ def ifft(a: Array, n=None, axis=-1, norm=None, over=None) -> Array:
 
     a: [N@(x,y)] -> [N@(x,y)]
     """
-    return along_vectors(vector_back, a, Asked(n, axis, norm, over))
+    return along_vectors(ifft_block, a, Options(n, axis, norm, over))
 
 
 def fft_transposed(a: Array, n=None, norm=None, over=None) -> Array:
@@ -481,13 +482,13 @@ def fft_transposed(a: Array, n=None, norm=None, over=None) -> Array:
     order of `jnp.fft.fft`. Rows of zeros follow if the devices do not divide R. Raises
     ValueError for sizes that have no such matrix; else it is `fft`.
     """
-    asked = Asked(n, -1, norm, over)
+    asked = Options(n, -1, norm, over)
     plan = vector_plan(a, asked)
     refuse_without_factors(plan)
-    *batch, _ = lies_beside(a, plan.names)
-    sizes = *a.shape[:-1], plan.block() * ways(plan.names)
-    lay = Lay((*batch, plan.names), (*batch, plan.names, ()), sizes, -1, 1)
-    return on_vectors(turned, a, plan, lay)
+    *batch, _ = explicit_cuts(a, plan.names)
+    sizes = *a.shape[:-1], plan.block() * axis_size(plan.names)
+    lay = Layout((*batch, plan.names), (*batch, plan.names, ()), sizes, -1, 1)
+    return on_vectors(fft_to_matrix, a, plan, lay)
 
 
 def ifft_transposed(a: Array, n=None, norm=None, over=None) -> Array:
@@ -498,12 +499,12 @@ def ifft_transposed(a: Array, n=None, norm=None, over=None) -> Array:
     Without `n`, N is R C, and R and C may be any. Raises ValueError unless `a` has the
     rows and columns for `n`.
     """
-    plan = matrix_plan(a, Asked(n, -1, norm, over))
-    *batch, _, _ = lies_beside(a, plan.names)
-    rows = -(-plan.r // ways(plan.names)) * ways(plan.names)
-    lay = Lay((*batch, plan.names, ()), (*batch, plan.names), (), -1, 2)
+    plan = matrix_plan(a, Options(n, -1, norm, over))
+    *batch, _, _ = explicit_cuts(a, plan.names)
+    rows = -(-plan.r // axis_size(plan.names)) * axis_size(plan.names)
+    lay = Layout((*batch, plan.names, ()), (*batch, plan.names), (), -1, 2)
     lay = lay._replace(sizes=(*a.shape[:-2], rows, plan.c))
-    return on_vectors(turned_back, a, plan, lay)
+    return on_vectors(ifft_from_matrix, a, plan, lay)
 
 
 def cost(transform, a: jax.ShapeDtypeStruct, n=None, axis=-1, over=None) -> Cost:
@@ -512,14 +513,14 @@ def cost(transform, a: jax.ShapeDtypeStruct, n=None, axis=-1, over=None) -> Cost
     A vector is complex: a real one is exchanged first, and sends half in that exchange,
     unless it is transformed as a convolution. A batch counts as it lies.
     """
-    asked, core = Asked(n, axis, None, over), 1 + (transform is ifft_transposed)
+    asked, core = Options(n, axis, None, over), 1 + (transform is ifft_transposed)
     _, size, r, c, names = plan = (vector_plan, matrix_plan)[core - 1](a, asked)
-    count = ways(names)
+    count = axis_size(names)
     width, height = -(-c // count), -(-r // count)
     real = working_type(a).itemsize
     word = jnp.promote_types(working_type(a), jnp.complex64).itemsize
-    rows = meetings(plan.block(), c, count)[2] * width  # to columns, or from them
-    rest = meetings(plan.block(), r, count)[2] * height
+    rows = block_starts(plan.block(), c, count)[2] * width  # to columns, or from them
+    rest = block_starts(plan.block(), r, count)[2] * height
     sent = [rest * real, width * height * word, rows * word]  # of ifft
     if r * c > size:
         sent = [rows * word] * 2 + [width * height * word] * 3
@@ -528,7 +529,7 @@ def cost(transform, a: jax.ShapeDtypeStruct, n=None, axis=-1, over=None) -> Cost
         sent += [rest * word] if transform is fft else []
     own = [*a.shape[-2:]] if core > 1 else [a.shape[axis]]
     batch = math.prod(a.shape) // math.prod(own)
-    batch //= ways(sum(lies_beside(a, names), ()))
+    batch //= axis_size(sum(explicit_cuts(a, names), ()))
     total = batch * (count - 1) * sum(sent)
     return Cost(total, {"all-to-all": len(sent)} if total else {})
 

@@ -32,7 +32,7 @@ from jax import Array, lax
 Axes = str | tuple[str, ...]
 
 
-def wide(*arrays: Array) -> jnp.dtype:
+def accumulation_type(*arrays: Array) -> jnp.dtype:
     """Return the type to add up products in: float32 for narrower floats."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(*arrays)
@@ -107,7 +107,7 @@ def varying(x: Array, axis: Axes) -> Array:
 
     The transpose is a sum, and XLA:CPU aborts over one of bfloat16 beside Auto axes.
     """
-    return lax.pcast(x.astype(wide(x)), axis, to="varying").astype(x.dtype)
+    return lax.pcast(x.astype(accumulation_type(x)), axis, to="varying").astype(x.dtype)
 
 
 def totals(loss: Callable, params, block, weights) -> tuple:
@@ -126,7 +126,7 @@ def totals(loss: Callable, params, block, weights) -> tuple:
                 f"number for each, real, without a mean; shape {(size,)}"
             )
         scale = jnp.ones_like(losses) if weights is None else weights
-        scale = scale.astype(wide(losses))
+        scale = scale.astype(accumulation_type(losses))
         return (scale * losses.astype(scale.dtype)).sum(), scale.sum()
 
     (value, weight), gradient = jax.value_and_grad(total, has_aux=True)(params)
@@ -170,7 +170,7 @@ def accumulate(loss: Callable, params, batches, weights=None, axis: Axes = "batc
             terms = sums_of(own, *microbatch)
             return jax.tree.map(lambda x, y: x + y.astype(x.dtype), sums, terms), None
 
-        zeros = jax.tree.map(lambda x: jnp.zeros_like(x, wide(x)), own)
+        zeros = jax.tree.map(lambda x: jnp.zeros_like(x, accumulation_type(x)), own)
         double = any(jnp.finfo(x.dtype).bits == 64 for x in jax.tree.leaves(params))
         real = jnp.float64 if double else jnp.float32  # of one type with the gradient
         zero = lax.pcast(jnp.zeros((2,), real), axis, to="varying")

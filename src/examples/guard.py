@@ -281,7 +281,7 @@ def listen(count: int) -> socket.socket:
     return listener
 
 
-def planned(error: BaseException) -> bool:
+def is_planned_exit(error: BaseException) -> bool:
     """Return whether this is no failure: an exit with 0, or after a save with 75."""
     return isinstance(error, SystemExit) and error.code in (None, 0, ExitCode.SAVED)
 
@@ -372,7 +372,7 @@ class Guard:
     def __exit__(self, kind, error, trace):
         """Wait until all have come to the end; after an exception, make all leave."""
         self.alive()
-        if error is None or planned(error):
+        if error is None or is_planned_exit(error):
             self._state = ENDED
         else:
             text = " ".join(traceback.format_exception_only(error)[-1].split())

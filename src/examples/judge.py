@@ -103,7 +103,7 @@ class Refused(ValueError):
     """Something cannot be judged at all; the sentence says why."""
 
 
-def _shown(answer) -> str:
+def _inline(answer) -> str:
     """Return an answer on one line, as Python prints it."""
     if answer is ...:
         return "three dots, unchanged"
@@ -165,7 +165,7 @@ def compare(mine, wanted, tolerance: float) -> str | None:
     """
     if not (_is_number(mine) and _is_number(wanted)):
         return _other_kind(mine, wanted)
-    mine, wanted = _widened(mine), _widened(wanted)
+    mine, wanted = _widen(mine), _widen(wanted)
     if mine.shape != wanted.shape:
         return f"has the shape {mine.shape}, wanted is {wanted.shape}"
     right = _close(mine, wanted, tolerance)
@@ -173,22 +173,22 @@ def compare(mine, wanted, tolerance: float) -> str | None:
         return None
     if right.shape:
         return _other_array(mine, wanted, tolerance)
-    return f"is {_digits(mine[()])}, which is {_off(mine[()], wanted[()])}"
+    return f"is {_digits(mine[()])}, which is {_deviation(mine[()], wanted[()])}"
 
 
 def _other_kind(mine, wanted) -> str | None:
     if _is_number(wanted):
-        return f"is {_shown(mine)}; a number is wanted"
+        return f"is {_inline(mine)}; a number is wanted"
     alike = getattr(mine, "shape", ()) == getattr(wanted, "shape", ())
     right = alike and np.all(_plain(mine) == _plain(wanted))
-    return None if right else f"is {_shown(mine)}, which is not right"
+    return None if right else f"is {_inline(mine)}, which is not right"
 
 
 def _plain(value):
     return " ".join(value.split()).casefold() if isinstance(value, str) else value
 
 
-def _widened(array) -> np.ndarray:
+def _widen(array) -> np.ndarray:
     """Fetch an array in a type in which NumPy compares well."""
     array = np.asarray(array)
     if jnp.issubdtype(array.dtype, np.inexact):
@@ -221,7 +221,7 @@ def _digits(number) -> str:
     return f"{number:.6g}" if isinstance(number, np.inexact) else str(number)
 
 
-def _off(mine, wanted) -> str:
+def _deviation(mine, wanted) -> str:
     if np.iscomplexobj([mine, wanted]):
         return "not right"
     direction = "large" if mine > wanted else "small"
@@ -234,7 +234,7 @@ def _off(mine, wanted) -> str:
 # ------------------------------------------------ what is wrong with a program
 
 
-def _fetched(arg):
+def _fetch(arg):
     """Return an argument as the reference gets it: arrays of numbers in NumPy."""
     return np.asarray(arg) if isinstance(arg, jax.Array) and _is_number(arg) else arg
 
@@ -242,7 +242,7 @@ def _fetched(arg):
 def _run(answer, args: tuple):
     """Return what the compiled answer returns; Refused in words if it cannot run."""
     if not callable(answer):
-        shown = _shown(answer)
+        shown = _inline(answer)
         raise Refused(f"the answer is {shown}; the function itself is wanted")
 
     try:
@@ -262,12 +262,12 @@ def _arrays(outputs):
     """Return the outputs themselves; Refused if one of them is no array."""
     for leaf in _leaves(outputs).values():
         if not isinstance(leaf, jax.Array):
-            shown = _shown(leaf)
+            shown = _inline(leaf)
             raise Refused(f"the function returned {shown}; return a jax.Array")
     return outputs
 
 
-def _listed(counts: Mapping) -> str:
+def _list_counts(counts: Mapping) -> str:
     """List collectives, such as "1 all-gather and 2 all-reduces"."""
     kinds = ((n, kind if n == 1 else f"{kind}s") for kind, n in counts.items())
     return " and ".join(f"{n or 'unknown'} {kind}" for n, kind in kinds)
@@ -278,14 +278,14 @@ def _sends(program) -> str:
     if not program.counts:
         return "there is no collective"
     verb = "sends" if list(program.counts.values()) == [1] else "send"
-    return f"{_listed(program.counts)} {verb} {program.sent} bytes a device"
+    return f"{_list_counts(program.counts)} {verb} {program.sent} bytes a device"
 
 
 def _over_counts(program, allowed: Mapping) -> str | None:
     """Say which collectives a program has, unless they are exactly the allowed ones."""
     if program.counts == allowed:
         return None
-    budget = f"exactly {_listed(allowed)}" if allowed else "0"
+    budget = f"exactly {_list_counts(allowed)}" if allowed else "0"
     return f"{_sends(program)}; the budget is {budget}"
 
 
@@ -353,8 +353,8 @@ class Judge:
         """
         self._check(budget)
         if not callable(reference):
-            raise ValueError(f"the reference is {_shown(reference)}: pass a function")
-        expected = reference(*jax.tree.map(_fetched, args))
+            raise ValueError(f"the reference is {_inline(reference)}: pass a function")
+        expected = reference(*jax.tree.map(_fetch, args))
         try:
             outputs = _run(answer, args)
         except Refused as refusal:
@@ -362,7 +362,7 @@ class Judge:
         wrong = _wrong("value", outputs, expected, jax.tree.leaves(args))
         if wrong:
             return Verdict(tuple(wrong))
-        misplaced, pictures = self._placed(outputs, expected, sharding)
+        misplaced, pictures = self._judge_shardings(outputs, expected, sharding)
         over, facts = self._over(answer, args, budget)
         reasons = misplaced + over
         if reasons:
@@ -392,7 +392,7 @@ class Judge:
         on = f"on {jax.default_backend().upper()} {{}}".format  # others may differ
         return [*map(on, filter(None, reasons))], [on(facts[0]), *facts[1:]]
 
-    def _placed(self, outputs, expected, sharding) -> tuple[list[str], tuple]:
+    def _judge_shardings(self, outputs, expected, sharding) -> tuple[list[str], tuple]:
         """Say what is wrong with shardings of outputs, with pictures of the first."""
         targets = jax.tree.broadcast(
             sharding, expected, is_leaf=lambda leaf: leaf is None

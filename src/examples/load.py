@@ -74,7 +74,7 @@ def within(piece: tuple, bounds: tuple) -> tuple[slice, ...]:
     return tuple(slice(a - s, b - s) for (a, b), s in zip(piece, starts, strict=True))
 
 
-def halves(bounds: tuple, itemsize: int, limit: int):
+def pieces(bounds: tuple, itemsize: int, limit: int):
     """Yield `bounds` in pieces of at most `limit` bytes, or of one element each."""
     sizes = [stop - start for start, stop in bounds]
     longest = max(sizes, default=1)
@@ -85,10 +85,10 @@ def halves(bounds: tuple, itemsize: int, limit: int):
     start, stop = bounds[axis]
     middle = start + (longest + 1) // 2
     for half in (start, middle), (middle, stop):
-        yield from halves((*bounds[:axis], half, *bounds[axis + 1 :]), itemsize, limit)
+        yield from pieces((*bounds[:axis], half, *bounds[axis + 1 :]), itemsize, limit)
 
 
-def take(source, bounds: tuple, dtype) -> np.ndarray:
+def fetch(source, bounds: tuple, dtype) -> np.ndarray:
     """Read one slice of `source`, as a NumPy array in C order."""
     return np.asarray(source[tuple(slice(*pair) for pair in bounds)], dtype, order="C")
 
@@ -106,7 +106,7 @@ def dtype_of(source) -> np.dtype:
     return dtype.newbyteorder("=")
 
 
-def mine(devices) -> list:
+def local_devices(devices) -> list:
     """Return the devices of this process."""
     return [d for d in devices if d.process_index == jax.process_index()]
 
@@ -126,8 +126,8 @@ def read_slices(source, sharding: Sharding) -> Array:
     """
     dtype, arrays = jax.dtypes.canonicalize_dtype(dtype_of(source)), []
     for bounds, devices in slices_by_device(source.shape, sharding).items():
-        if here := mine(devices):
-            block = take(source, bounds, dtype)
+        if here := local_devices(devices):
+            block = fetch(source, bounds, dtype)
             arrays += jax.block_until_ready([jax.device_put(block, d) for d in here])
     return jax.make_array_from_single_device_arrays(
         tuple(source.shape), sharding, arrays, dtype=dtype
@@ -144,7 +144,7 @@ def read_block(source, sharding: Sharding) -> Array:
     process needs is not one block without gaps.
     """
     dtype, needed = dtype_of(source), slices_by_device(source.shape, sharding)
-    needed = [bounds for bounds, devices in needed.items() if mine(devices)]
+    needed = [bounds for bounds, devices in needed.items() if local_devices(devices)]
     block = tuple(
         (min(start for start, _ in pairs), max(stop for _, stop in pairs))
         for pairs in zip(*needed, strict=True)
@@ -157,14 +157,14 @@ def read_block(source, sharding: Sharding) -> Array:
             "read_slices"
         )
     return jax.make_array_from_process_local_data(
-        sharding, take(source, block, dtype), tuple(source.shape)
+        sharding, fetch(source, block, dtype), tuple(source.shape)
     )
 
 
 # -------------------------------------------------------------------------- scattering
 
 
-def announced(source, root: int) -> tuple[tuple[int, ...], np.dtype]:
+def broadcast_header(source, root: int) -> tuple[tuple[int, ...], np.dtype]:
     """Return in every process the shape and dtype of the source in `root`."""
     header, at_root = b"", jax.process_index() == root
     if at_root:
@@ -195,7 +195,7 @@ def forward(rows: Array) -> Array:
     return send(rows)
 
 
-def sent(data: np.ndarray | None, size: int, pair: list) -> np.ndarray | None:
+def send_bytes(data: np.ndarray | None, size: int, pair: list) -> np.ndarray | None:
     """Send `size` bytes from the first to the second device; return them there."""
     row = np.zeros(size, np.uint8) if data is None else data.reshape(-1).view(np.uint8)
     mesh = Mesh(np.array(pair), ("pair",), axis_types=(AxisType.Explicit,))
@@ -203,24 +203,24 @@ def sent(data: np.ndarray | None, size: int, pair: list) -> np.ndarray | None:
         rows = jax.make_array_from_single_device_arrays(
             (2 * size,),
             NamedSharding(mesh, PartitionSpec("pair")),
-            [jax.device_put(row, device) for device in mine(pair)],
+            [jax.device_put(row, device) for device in local_devices(pair)],
         )
         (shard,) = jax.block_until_ready(forward(rows)).addressable_shards
     return None if shard.device == pair[0] else np.asarray(shard.data)
 
 
-def fetched(source, dtype, bounds: tuple, pair: list, limit: int) -> np.ndarray | None:
+def relay(source, dtype, bounds: tuple, pair: list, limit: int) -> np.ndarray | None:
     """Return a slice of the source of `pair[0]`'s process in that of `pair[1]`."""
     block = np.empty([stop - start for start, stop in bounds], dtype)
     crosses = len({device.process_index for device in pair}) == 2
-    for piece in halves(bounds, dtype.itemsize, limit):
+    for piece in pieces(bounds, dtype.itemsize, limit):
         here = within(piece, bounds)
-        data = take(source, piece, dtype) if mine(pair[:1]) else None
+        data = fetch(source, piece, dtype) if local_devices(pair[:1]) else None
         if crosses:
-            data = sent(data, block[here].nbytes, pair)
+            data = send_bytes(data, block[here].nbytes, pair)
         if data is not None:
             block[here] = data.view(dtype).reshape(block[here].shape)
-    return block if mine(pair[1:]) else None
+    return block if local_devices(pair[1:]) else None
 
 
 def scatter(source, sharding: Sharding, root: int = 0, limit: int = PIECE) -> Array:
@@ -237,14 +237,15 @@ def scatter(source, sharding: Sharding, root: int = 0, limit: int = PIECE) -> Ar
             f"root {root} of {jax.process_count()} processes, {limit} bytes at a time: "
             "pass a process that is there, and 1 byte or more"
         )
-    shape, dtype = announced(source, root)
+    shape, dtype = broadcast_header(source, root)
     first, arrays = next(d for d in jax.devices() if d.process_index == root), []
     for bounds, devices in slices_by_device(shape, sharding).items():
         for process in sorted({device.process_index for device in devices}):
             there = [d for d in devices if d.process_index == process]
             if jax.process_index() in (root, process):
-                block = fetched(source, dtype, bounds, [first, there[0]], limit)
-                arrays += jax.device_put([block] * len(mine(there)), mine(there))
+                block = relay(source, dtype, bounds, [first, there[0]], limit)
+                here = local_devices(there)
+                arrays += jax.device_put([block] * len(here), here)
     return jax.make_array_from_single_device_arrays(
         shape, sharding, arrays, dtype=jax.dtypes.canonicalize_dtype(dtype)
     )
@@ -274,8 +275,8 @@ def first_difference(x: Array, source, limit: int) -> str:
         )
     for shard in x.addressable_shards:
         bounds, block = bounds_of(shard.index, x.shape), np.asarray(shard.data)
-        for piece in halves(bounds, block.itemsize, limit):
-            found, wanted = block[within(piece, bounds)], take(source, piece, x.dtype)
+        for piece in pieces(bounds, block.itemsize, limit):
+            found, wanted = block[within(piece, bounds)], fetch(source, piece, x.dtype)
             if (differs := bits(found) != bits(wanted)).any():
                 at = np.unravel_index(differs.argmax() // block.itemsize, found.shape)
                 here = [int(i) + start for i, (start, _) in zip(at, piece, strict=True)]

@@ -107,7 +107,7 @@ def _tpus(name: str) -> list[jax.Device]:
     """Return the chips of a topology, or the cores of chips that have two."""
     pinned = [extra.split(";")[0] for extra in requires("jax") if "libtpu" in extra]
     _check_installed("libtpu", f"'{pinned[0].strip()}'")
-    return _asked(name, "tpu")
+    return _query_devices(name, "tpu")
 
 
 @cache
@@ -117,10 +117,10 @@ def _gpus(target: str, topology: str) -> list[jax.Device]:
         f"jax-cuda13-plugin=={jax.__version__} jax-cuda13-pjrt=={jax.__version__}"
     )
     _check_installed("jax_plugins.xla_cuda13", packages)
-    return _asked("", "cuda", target_config=target, topology=topology)
+    return _query_devices("", "cuda", target_config=target, topology=topology)
 
 
-def _asked(name: str, kind: str, **options) -> list[jax.Device]:
+def _query_devices(name: str, kind: str, **options) -> list[jax.Device]:
     """Ask a compiler for devices, or say in words why there are none."""
     try:
         with _variables(ALONE):

@@ -117,8 +117,8 @@ def unpad(padded: Array, shape: tuple[int, ...]) -> Array:
     spec = jax.typeof(padded).sharding.spec  # of Explicit axes; on Auto, XLA decides
     if any(spec):
         axes = zip(spec, shape, padded.shape, strict=True)
-        kept = [entry if n == larger else None for entry, n, larger in axes]
-        padded = jax.reshard(padded, jax.P(*kept))
+        entries = [entry if n == larger else None for entry, n, larger in axes]
+        padded = jax.reshard(padded, jax.P(*entries))
     return padded[tuple(slice(n) for n in shape)]
 
 

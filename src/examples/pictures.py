@@ -42,7 +42,7 @@ MOST = 32  # devices that are named, rows and columns of a table, rows with a la
 FLOW = "display: flex; flex-wrap: wrap; align-items: center; gap: .5rem .75rem"
 PART = "display: inline-block; vertical-align: top; max-width: 100%; "
 PART += "margin: .25rem .5rem .25rem 0; "
-SAID = "font-size: .85em; line-height: 1.4; margin-bottom: .5em"
+CAPTION = "font-size: .85em; line-height: 1.4; margin-bottom: .5em"
 RIM = 'font-size="12" fill="#000" stroke="#fff" stroke-width="4" paint-order="stroke"'
 
 Box = tuple[tuple[int, int], ...]  # (start, stop) along each axis of the array
@@ -57,7 +57,7 @@ class Picture:
     the mesh axes that split it, `facts` the caption's parts, `colours` each device's
     number among the colours. `svg`, `text`, `words` and `caption` are strings. A
     `view` of views.py or cubes.py has its own way: `drawn` is a picture, `paint` fills
-    a block, `told` are words; boxes that are `also` there cut; `room` is wide and high.
+    a block, `lines` are words; boxes that are `also` there cut; `room` is its size.
     """
 
     shape: tuple[int, ...]
@@ -101,8 +101,8 @@ class Picture:
     @property
     def words(self) -> str:
         """The text alternative: which devices hold which part."""
-        parts = [f"{_hold(ids)} {self.span(at)}" for at, ids in self.holders.items()]
-        parts = [*getattr(self.view, "told", parts)]
+        parts = [f"{_subject(ids)} {self.span(at)}" for at, ids in self.holders.items()]
+        parts = [*getattr(self.view, "lines", parts)]
         parts[2 * MOST :] = ["and so on"] * (len(parts) > 2 * MOST)
         return f"Picture of {self.facts[0]}: {'; '.join(parts)}."
 
@@ -110,7 +110,7 @@ class Picture:
 
     def at(self, wide: float = WIDE, scale: float = 0) -> str:
         """Return the SVG so wide; or bare, with so many pixels for an element."""
-        shapes, *size = getattr(self.view, "drawn", _drawn)(self, wide, scale)
+        shapes, *size = getattr(self.view, "drawn", _shapes)(self, wide, scale)
         wide, high = map(math.ceil, size)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
@@ -128,16 +128,16 @@ class Picture:
         title = f"<strong>{html.escape(self.title)}</strong><br>" if self.title else ""
         least = getattr(self.view, "room", [0])[0] + 64  # with its margins
         how = "text-align: center" if scale else f"width: {max(wide, least):.0f}px"
-        said = f"{title}<code>{kind}</code> {'' if scale else facts}"
-        said = f'{self.at(wide, scale)}<div style="{SAID}">{said}</div>'
-        return f'<div class="picture" style="{PART}{how}">{said}</div>'
+        markup = f"{title}<code>{kind}</code> {'' if scale else facts}"
+        markup = f'{self.at(wide, scale)}<div style="{CAPTION}">{markup}</div>'
+        return f'<div class="picture" style="{PART}{how}">{markup}</div>'
 
     _repr_html_ = shown
 
     def __repr__(self) -> str:
         """Return the picture for terminals: device numbers under their columns."""
-        told = getattr(self.view, "told", None) or _table(self)
-        return "\n".join([self.title, self.caption, *told]).removeprefix("\n")
+        lines = getattr(self.view, "lines", None) or _table(self)
+        return "\n".join([self.title, self.caption, *lines]).removeprefix("\n")
 
     text = property(__repr__)
 
@@ -148,7 +148,7 @@ class Picture:
         inside = getattr(self.view, "paint", _paint)(self, block, rect, strips)
         size = f'x="{x:.5g}" y="{y:.5g}" width="{wide:.5g}" height="{high:.5g}"'
         return (
-            f"<g><title>{_hold(self.holders[block])} {self.span(block)}</title>"
+            f"<g><title>{_subject(self.holders[block])} {self.span(block)}</title>"
             f'{"".join(inside)}<rect {size} fill="none" stroke="currentColor"/></g>'
         )
 
@@ -309,7 +309,7 @@ def _ids(devices: Sequence[int]) -> str:
     return ", ".join(short)
 
 
-def _hold(devices: Sequence[int]) -> str:
+def _subject(devices: Sequence[int]) -> str:
     """Begin a sentence about devices: "devices 0, 1, 2, 3 hold"."""
     ids = ", ".join(map(str, devices)) if len(devices) <= MOST else _ids(devices)
     ways = "no device holds", f"device {ids} holds", f"devices {ids} hold"
@@ -333,7 +333,7 @@ def _table(picture: Picture) -> Iterator[str]:
 # ------------------------------------------------------------------------ as SVG
 
 
-def _drawn(picture: Picture, wide: float, scale: float):
+def _shapes(picture: Picture, wide: float, scale: float):
     """Return the shapes of a picture, and how wide and high it is."""
     scale = 0 if picture.shape[2:] else scale
     lines, columns = _frames(picture, wide, scale)

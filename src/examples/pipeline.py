@@ -151,7 +151,7 @@ def check_examples(batch, microbatches: int):
         raise ValueError("a batch of 0 rows has no mean: take one row at least")
 
 
-def widened(x: Array) -> Array:
+def widen(x: Array) -> Array:
     """Return `x` in float32 if it is narrower: XLA:CPU aborts over sums of bfloat16."""
     return x.astype(jnp.float32) if x.dtype in (jnp.bfloat16, jnp.float16) else x
 
@@ -159,7 +159,7 @@ def widened(x: Array) -> Array:
 def vary(tree, axis: str):
     """Let copies differ along `axis`, where their gradients are added up, widened."""
     return jax.tree.map(
-        lambda x: lax.pcast(widened(x), axis, to="varying").astype(x.dtype), tree
+        lambda x: lax.pcast(widen(x), axis, to="varying").astype(x.dtype), tree
     )
 
 
@@ -189,7 +189,7 @@ def pipelined(stage: Callable, cost: Callable, microbatches: int) -> Callable:
             raise ValueError(f"the cost has shape {value.shape}: return one number")
         end = lax.axis_index("stage") == lax.axis_size("stage") - 1
         mine = jnp.where(end, value, 0) / lax.axis_size("data")
-        return lax.psum(widened(mine), ("stage", "data")).astype(mine.dtype)
+        return lax.psum(widen(mine), ("stage", "data")).astype(mine.dtype)
 
     @jax.jit
     def loss(params, batch):

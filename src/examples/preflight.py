@@ -241,48 +241,48 @@ def judge(reports: list[dict]) -> list[str]:
     return found
 
 
-def is_report(said) -> bool:
+def is_report(message) -> bool:
     """Return whether this is a report: it has the fields, of their types."""
     types = {"id": int, "count": int, "host": str, "loopback": bool, "Python": str}
     types |= {"JAX": str, "jaxlib": str, "script": int | None, "complaints": list}
     return (
-        isinstance(said, dict)
-        and said.keys() == types.keys()
-        and all(isinstance(said[name], kind) for name, kind in types.items())
-        and all(isinstance(words, str) for words in said["complaints"])
-        and 0 <= said["id"] < said["count"] < 1 << 24
+        isinstance(message, dict)
+        and message.keys() == types.keys()
+        and all(isinstance(message[name], kind) for name, kind in types.items())
+        and all(isinstance(words, str) for words in message["complaints"])
+        and 0 <= message["id"] < message["count"] < 1 << 24
     )
 
 
-def parse_verdict(said) -> list[str]:
+def parse_verdict(message) -> list[str]:
     """Return a verdict in printable text, or raise ValueError if this is none."""
-    if isinstance(said, list) and all(isinstance(words, str) for words in said):
-        return printable(said)
+    if isinstance(message, list) and all(isinstance(words, str) for words in message):
+        return sanitize(message)
     raise ValueError("no verdict")
 
 
-def printable(said):
+def sanitize(message):
     """Return what was said without characters that would steer a terminal."""
-    if isinstance(said, str):
-        return "".join(c if c.isprintable() else "?" for c in said[:500])
-    if isinstance(said, list):
-        return [printable(one) for one in said[:20]]
-    return said
+    if isinstance(message, str):
+        return "".join(c if c.isprintable() else "?" for c in message[:500])
+    if isinstance(message, list):
+        return [sanitize(one) for one in message[:20]]
+    return message
 
 
 def parse_report(line: bytes) -> dict | None:
     """Return the report that a line holds, or None if it holds none."""
     with contextlib.suppress(ValueError, RecursionError):
-        said = json.loads(line)
-        if is_report(said):
-            return {name: printable(value) for name, value in said.items()}
+        message = json.loads(line)
+        if is_report(message):
+            return {name: sanitize(value) for name, value in message.items()}
     return None
 
 
-def read_more(visitor: socket.socket, words: bytearray) -> bool:
+def read_more(client: socket.socket, words: bytearray) -> bool:
     """Add what has arrived from a visitor to `words`; return whether that is all."""
     try:
-        more = visitor.recv(REPORT_BYTES)
+        more = client.recv(REPORT_BYTES)
     except OSError:
         more = b""
     words += more
@@ -315,7 +315,7 @@ class Reminder:
             print(f"{after}: {words}; waiting on", file=sys.stderr, flush=True)
 
 
-def finished(selector: selectors.BaseSelector, server: socket.socket, seconds: float):
+def collect(selector: selectors.BaseSelector, server: socket.socket, seconds: float):
     """Accept and read connections; yield those that are read, with their reports."""
     for key, _ in selector.select(seconds):
         if key.fileobj is not server:
@@ -324,33 +324,33 @@ def finished(selector: selectors.BaseSelector, server: socket.socket, seconds: f
                 yield key.fileobj, parse_report(bytes(key.data))
             continue
         with contextlib.suppress(OSError):
-            visitor, _ = server.accept()
-            visitor.setblocking(False)  # a silent one holds up no other
-            selector.register(visitor, selectors.EVENT_READ, bytearray())
+            client, _ = server.accept()
+            client.setblocking(False)  # a silent one holds up no other
+            selector.register(client, selectors.EVENT_READ, bytearray())
 
 
 def gather_reports(server: socket.socket, mine: dict, deadline: float) -> tuple:
     """Receive reports until all came, or `deadline`; return them and connections."""
-    reports, visitors, reminder = [mine], [], Reminder()
+    reports, clients, reminder = [mine], [], Reminder()
     with selectors.DefaultSelector() as selector:
         server.setblocking(False)
         selector.register(server, selectors.EVENT_READ)
         more = 256  # looks after the end, at what came while this process stood still
         while (left := max(deadline - time.monotonic(), 0)) or more:
             more -= not left
-            for visitor, said in finished(selector, server, min(left, reminder.left())):
-                visitors.append(visitor)
-                reports += [said] if said else []
+            for client, report in collect(selector, server, min(left, reminder.left())):
+                clients.append(client)
+                reports += [report] if report else []
             if absent := missing_ids(reports):
                 reminder.say(f"processes {', '.join(absent[:20])} have not come yet")
             else:
                 deadline = min(deadline, time.monotonic() + SETTLE_SECONDS)
         strangers = {key.fileobj for key in selector.get_map().values()} - {server}
     others = sorted(reports[1:], key=lambda one: (one["id"], one["host"]))
-    return [mine, *others], [*visitors, *strangers]
+    return [mine, *others], [*clients, *strangers]
 
 
-def hold_meeting(port: int, mine: dict, deadline: float) -> list[str]:
+def serve_reports(port: int, mine: dict, deadline: float) -> list[str]:
     """In process 0: hold the meeting, send all the verdict, and return it."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -364,21 +364,21 @@ def hold_meeting(port: int, mine: dict, deadline: float) -> list[str]:
             "choose another port (JAX_COORDINATOR_PORT)"
         ]
     with server, contextlib.ExitStack() as stack:
-        reports, visitors = gather_reports(server, mine, deadline)
+        reports, clients = gather_reports(server, mine, deadline)
         verdict, end = judge(reports), time.monotonic() + 2 * SETTLE_SECONDS
-        for visitor in visitors:
-            stack.enter_context(visitor)
+        for client in clients:
+            stack.enter_context(client)
             with contextlib.suppress(OSError):
-                visitor.settimeout(max(end - time.monotonic(), 0.01))
-                visitor.sendall(json.dumps(verdict).encode() + b"\n")
-        for visitor in visitors:
+                client.settimeout(max(end - time.monotonic(), 0.01))
+                client.sendall(json.dumps(verdict).encode() + b"\n")
+        for client in clients:
             with contextlib.suppress(OSError):
-                visitor.settimeout(max(end - time.monotonic(), 0.01))
-                visitor.recv(1)  # the side that closes first keeps the port busy
+                client.settimeout(max(end - time.monotonic(), 0.01))
+                client.recv(1)  # the side that closes first keeps the port busy
     return verdict
 
 
-def visit(host: str, port: int, mine: dict, deadline: float) -> list[str]:
+def send_report(host: str, port: int, mine: dict, deadline: float) -> list[str]:
     """In another process: hand in the report, and return the verdict."""
     where, problem, reminder = f"{host}:{port}", "nothing listens at {}", Reminder()
     while time.monotonic() < deadline:
@@ -434,7 +434,7 @@ def checked_arguments(
         verdict = [f"the name {host} has no address on {mine['host']}: correct it"]
     else:
         at_home = mine["id"] == 0
-        meet = (hold_meeting, int(port)) if at_home else (visit, host, int(port))
+        meet = (serve_reports, int(port)) if at_home else (send_report, host, int(port))
         verdict = meet[0](*meet[1:], mine, deadline)
     if verdict:
         who = f"process {mine['id']} of {mine['count']} on {mine['host']}"

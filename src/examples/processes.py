@@ -204,8 +204,8 @@ def _perform(source: str, name: str, names: dict) -> dict:
         frames = traceback.extract_tb(error.__traceback__)
         frames = [frame for frame in frames if frame.filename.startswith("<cell")]
         lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-        told = re.sub(r"<cell \d+>", "<cell>", "".join(lines))
-        return {"error": told, "kinds": tuple(k.__name__ for k in type(error).__mro__)}
+        text = re.sub(r"<cell \d+>", "<cell>", "".join(lines))
+        return {"error": text, "kinds": tuple(k.__name__ for k in type(error).__mro__)}
 
 
 def _value(source: str, name: str, names: dict):

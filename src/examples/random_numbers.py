@@ -64,7 +64,7 @@ def names_of(spec: jax.P, ndim: int) -> list[tuple[str, ...]]:
     return [*map(tuple, parts), *[()] * (ndim - len(parts))]
 
 
-def count_along(names: tuple[str, ...]) -> int:
+def axis_size(names: tuple[str, ...]) -> int:
     """Return the number of devices along these axes of the mesh in context."""
     sizes = jax.sharding.get_abstract_mesh().shape
     return math.prod(sizes[name] for name in names)
@@ -121,7 +121,7 @@ def block_bits(key: Array, shape: tuple[int, ...], spec: jax.P) -> Array:
     if random.key_impl(key) != "threefry2x32":
         raise ValueError(f"{key.dtype} counts otherwise: pass a threefry2x32 key")
     names = names_of(spec, len(shape))
-    counts = [count_along(part) for part in names]
+    counts = [axis_size(part) for part in names]
     if math.prod(shape) * math.prod(counts) > 2**32:
         raise ValueError("over 2**32 cells: fold an index into the key, draw in parts")
 
@@ -177,7 +177,7 @@ def check_tiles(shape: tuple[int, ...], spec: jax.P, tile: tuple[int, ...]):
     if len(tile) != len(shape) or min(tile, default=1) < 1:
         raise ValueError(f"tile {tile} is for no array of {len(shape)} axes, {shape}")
     for axis, names in enumerate(names_of(spec, len(shape))):
-        count = count_along(names)
+        count = axis_size(names)
         if shape[axis] % (count * tile[axis]):
             raise ValueError(
                 f"axis {axis}: {shape[axis]} cells are no whole tiles of {tile[axis]} "
@@ -240,7 +240,7 @@ def sample(
 @jax.jit(static_argnames=("sampler", "shape", "spec", "tile"))
 def draw_tiles(sampler: Callable, key: Array, shape: tuple, spec: jax.P, tile: tuple):
     """Draw what `sample` returns, whose arguments are checked."""
-    cuts = [count_along(names) for names in names_of(spec, len(shape))]
+    cuts = [axis_size(names) for names in names_of(spec, len(shape))]
     counts = tuple(n // t // cut for n, t, cut in zip(shape, tile, cuts, strict=True))
 
     @jax.shard_map(in_specs=jax.P(), out_specs=spec)

@@ -62,9 +62,9 @@ class Half(NamedTuple):
         """How many rows of r frequencies the spectrum has."""
         return self.c // 2 + 1
 
-    def filled(self, rows: int) -> int:
+    def padded(self, rows: int) -> int:
         """Return this number of rows, and zeros, so that all devices have as many."""
-        return rows + -rows % ways(self.names)
+        return rows + -rows % axis_size(self.names)
 
 
 # ------------------------------------------------------------ the mesh
@@ -87,10 +87,10 @@ def mesh_sizes(*names: str) -> list[int]:
     return [mesh.shape[name] for name in names]
 
 
-def ways(names: Names) -> int:
-    """Return into how many parts these axes of the mesh cut."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return math.prod(mesh.shape[name] for name in names)
+def axis_size(names: tuple[str, ...]) -> int:
+    """Return the number of devices along these axes of the mesh in context."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    return math.prod(sizes[name] for name in names)
 
 
 def axes_that_cut(over: Over) -> Names:
@@ -120,9 +120,9 @@ def half_of(size: int, over: Over = None, norm: str | None = None) -> Half:
     if not isinstance(size, (int, np.integer)) or size < 1:
         raise ValueError(f"n = {size}: pass an integer from 1")
     names = axes_that_cut(over)
-    r, c = best_half(int(size), count := ways(names))
+    r, c = best_half(int(size), count := axis_size(names))
     found = Half(int(size), r, c, names, norm)
-    if found.filled(r) * found.filled(c) > 4 * size > 4 * count**2:
+    if found.padded(r) * found.padded(c) > 4 * size > 4 * count**2:
         raise ValueError(
             f"n = {size} has no factors that {count} devices can share: transform it "
             f"as complex numbers, or pass {size + -size % count**2} numbers"
@@ -154,7 +154,7 @@ def check_real(a: Array, real: bool):
         raise ValueError("a is one number: pass a vector")
 
 
-def check_filled(have: Sequence[int], true: Sequence[int], full: Sequence[int], n: int):
+def check_padded(have: Sequence[int], true: Sequence[int], full: Sequence[int], n: int):
     """Raise ValueError unless an array has these sizes, with their zeros or without."""
     if not all(map(lambda *each: each[0] in each[1:], have, true, full)):
         wanted = f"{[*true]}, or {[*full]} with zeros" if true != full else f"{[*true]}"
@@ -176,7 +176,7 @@ def recut(a: Array, names: Names, split: int, join: int, size: int) -> Array:
     return lax.slice_in_dim(a, 0, size, axis=join)
 
 
-def half_turns(half: Array, sign: int, plan: Half) -> Array:
+def half_twiddles(half: Array, sign: int, plan: Half) -> Array:
     """Return exp(sign 2 pi i j k / N) for each row j and column k of a block [H, C@x].
 
     With k = first + rest it is a product of two: small angles, and integers that
@@ -196,19 +196,19 @@ def to_rows(block: Array, plan: Half) -> Array:
     """Transform a block of a real vector, in half of the rows: [N@x] -> [H@x, C]."""
     columns = recut(block.reshape(-1, plan.c), plan.names, 1, 0, plan.r)
     half = jnp.fft.rfft(columns, axis=0, norm=plan.norm)
-    half = half * half_turns(half, -1, plan)
+    half = half * half_twiddles(half, -1, plan)
     return jnp.fft.fft(recut(half, plan.names, 0, 1, plan.c), norm=plan.norm)
 
 
 def from_rows(rows: Array, plan: Half) -> Array:
     """Undo `to_rows`: [H@x, C] -> [N@x]."""
     half = recut(jnp.fft.ifft(rows, norm=plan.norm), plan.names, 1, 0, plan.h)
-    half = half * half_turns(half, 1, plan)
+    half = half * half_twiddles(half, 1, plan)
     columns = jnp.fft.irfft(half, plan.r, axis=0, norm=plan.norm)
     return recut(columns, plan.names, 0, 1, plan.c).ravel()
 
 
-def places(plan: Half, rows: int, across: bool) -> Array:
+def block_frequencies(plan: Half, rows: int, across: bool) -> Array:
     """Return the frequency k1 + R k2 of each place of a block, cut along k1, or k2."""
     here = lax.axis_index(plan.names) * rows + jnp.arange(rows, dtype=jnp.int32)
     all_of_it = jnp.arange(plan.c if across else plan.r, dtype=jnp.int32)
@@ -216,7 +216,7 @@ def places(plan: Half, rows: int, across: bool) -> Array:
     return k1[None] + plan.r * k2[:, None]
 
 
-def to_order(rows: Array, plan: Half) -> Array:
+def to_natural_order(rows: Array, plan: Half) -> Array:
     """Put the frequencies in their order: [H@x, C] -> [K@x].
 
     Row k1 has those of row R - k1 too, conjugated and backwards.
@@ -224,17 +224,17 @@ def to_order(rows: Array, plan: Half) -> Array:
     both = jnp.stack([rows, rows[:, ::-1].conj()], axis=1)[:, :, : plan.w]
     both = recut(both, plan.names, 2, 0, plan.h)
     found = jnp.concatenate([both[:, 0], both[1 : (plan.r + 1) // 2, 1][::-1]]).T
-    inside = places(plan, len(found), across=False) <= plan.size // 2
+    inside = block_frequencies(plan, len(found), across=False) <= plan.size // 2
     return jnp.where(inside, found, 0).ravel()
 
 
-def from_order(block: Array, plan: Half) -> Array:
-    """Undo `to_order`: [K@x] -> [H@x, C]."""
+def from_natural_order(block: Array, plan: Half) -> Array:
+    """Undo `to_natural_order`: [K@x] -> [H@x, C]."""
     block = block.reshape(-1, plan.r)
     mirror = jnp.roll(block[:, ::-1], 1, axis=1)
     both = jnp.stack([block, mirror])[:, :, : plan.h]
     low, high = recut(both, plan.names, 2, 1, plan.w)
-    k = places(plan, low.shape[1], across=True)
+    k = block_frequencies(plan, low.shape[1], across=True)
     high = jnp.where(k[:1] == 0, jnp.roll(low, -1, axis=0), high)  # R - 0 is a row on
     low, high = (jnp.pad(each, [(0, plan.c - plan.w), (0, 0)]) for each in (low, high))
     return jnp.where(k <= plan.size // 2, low, high[::-1].conj()).T
@@ -242,18 +242,18 @@ def from_order(block: Array, plan: Half) -> Array:
 
 def to_spectrum(block: Array, plan: Half) -> Array:
     """Transform a block of a real vector: [N@x] -> [K@x]."""
-    return to_order(to_rows(block, plan), plan)
+    return to_natural_order(to_rows(block, plan), plan)
 
 
 def from_spectrum(block: Array, plan: Half) -> Array:
     """Undo `to_spectrum`: [K@x] -> [N@x]."""
-    return from_rows(from_order(block, plan), plan)
+    return from_rows(from_natural_order(block, plan), plan)
 
 
 # ------------------------------------------------------------ vectors
 
 
-def cut_besides(a: Array, batch: int, names: Names) -> list[Names]:
+def explicit_batch_cuts(a: Array, batch: int, names: Names) -> list[Names]:
     """Return what cuts the batch of `a`, of the Explicit mesh axes not in `names`."""
     mesh, spec = mesh_with(), getattr(jax.typeof(a).sharding, "spec", ())
     spec = [(each,) if isinstance(each, str) else each or () for each in (*spec,)]
@@ -265,19 +265,19 @@ def cut_besides(a: Array, batch: int, names: Names) -> list[Names]:
 def on_half(run: Callable, a: Array, plan: Half, full, core: int) -> Array:
     """Fill `a` up to these sizes, lay it out, and transform blocks into `core` axes."""
     mesh, batch = jax.sharding.get_abstract_mesh(), a.ndim - len(full)
-    cut = cut_besides(a, batch, plan.names)
+    cut = explicit_batch_cuts(a, batch, plan.names)
     with jax.numpy_dtype_promotion("standard"):
         a = a.astype(jnp.promote_types(jnp.result_type(a.dtype, 1.0), jnp.float32))
 
     def placed(a, *cut):
-        kept = [tuple(n for n in each if n in mesh.explicit_axes) for each in cut]
-        return jax.reshard(a, jax.P(*kept)) if mesh.explicit_axes else a
+        spec = [tuple(n for n in each if n in mesh.explicit_axes) for each in cut]
+        return jax.reshard(a, jax.P(*spec)) if mesh.explicit_axes else a
 
     if a.shape[batch:] != full:
         extra = [(0, size - n) for size, n in zip(full, a.shape[batch:], strict=True)]
         # JAX has no derivative of a pad beside an axis that is cut into one part
-        kept = [each if ways(each) > 1 else () for each in cut]
-        a = jnp.pad(placed(a, *kept, *[()] * len(full)), [(0, 0)] * batch + extra)
+        cuts = [each if axis_size(each) > 1 else () for each in cut]
+        a = jnp.pad(placed(a, *cuts, *[()] * len(full)), [(0, 0)] * batch + extra)
     names = {*mesh.axis_names} - {*mesh.manual_axes} if mesh.manual_axes else set()
     ends = [jax.P(*cut, plan.names, *[None] * (k - 1)) for k in (len(full), core)]
 
@@ -293,8 +293,8 @@ def on_half(run: Callable, a: Array, plan: Half, full, core: int) -> Array:
 
 def from_real(run: Callable, core: int, a: Array, plan: Half) -> Array:
     """Check a real vector, and transform it."""
-    full = plan.filled(plan.r) * plan.c
-    check_filled(a.shape[-1:], (plan.size,), (full,), plan.size)
+    full = plan.padded(plan.r) * plan.c
+    check_padded(a.shape[-1:], (plan.size,), (full,), plan.size)
     return on_half(run, a, plan, (full,), core)
 
 
@@ -321,8 +321,8 @@ def irfft(a: Array, n: int, norm=None, over=None) -> Array:
     """
     check_real(a, real=False)
     plan = half_of(n, over, norm)
-    full = plan.filled(plan.w) * plan.r
-    check_filled(a.shape[-1:], (n // 2 + 1,), (full,), n)
+    full = plan.padded(plan.w) * plan.r
+    check_padded(a.shape[-1:], (n // 2 + 1,), (full,), n)
     return on_half(from_spectrum, a, plan, (full,), 1)
 
 
@@ -348,8 +348,8 @@ def irfft_transposed(a: Array, n: int, norm=None, over=None) -> Array:
     plan = half_of(n, over, norm)
     if a.ndim < 2:
         raise ValueError(f"{a.dtype}{[*a.shape]}: pass a matrix, or call irfft")
-    full = plan.filled(plan.h), plan.c
-    check_filled(a.shape[-2:], (plan.h, plan.c), full, n)
+    full = plan.padded(plan.h), plan.c
+    check_padded(a.shape[-2:], (plan.h, plan.c), full, n)
     return on_half(from_rows, a, plan, full, 1)
 
 
@@ -389,7 +389,7 @@ def fftfreq(n: int, d: float = 1.0, matrix=None, over=None) -> Array:
     if r * c != n or n < 1:
         raise ValueError(f"matrix = {matrix} does not hold n = {n}: pass R C = n")
     cut = jax.P(names) if matrix is None else jax.P(names, None)
-    return counted(n, (r + -r % ways(names), r, r), cut, real=False) / (n * d)
+    return counted(n, (r + -r % axis_size(names), r, r), cut, real=False) / (n * d)
 
 
 def rfftfreq(n: int, d: float = 1.0, over=None) -> Array:
@@ -398,7 +398,7 @@ def rfftfreq(n: int, d: float = 1.0, over=None) -> Array:
     () -> [K@(x,y)]
     """
     plan = half_of(n, over)
-    rows = plan.filled(plan.w) * plan.r, n // 2 + 1, 1
+    rows = plan.padded(plan.w) * plan.r, n // 2 + 1, 1
     return counted(n, rows, jax.P(plan.names), real=True) / (n * d)
 
 
@@ -408,16 +408,16 @@ def rfftfreq_transposed(n: int, d: float = 1.0, over=None) -> Array:
     () -> [H@(x,y), C]
     """
     plan = half_of(n, over)
-    rows = plan.filled(plan.h), plan.h, plan.r
+    rows = plan.padded(plan.h), plan.h, plan.r
     return counted(n, rows, jax.P(plan.names, None), real=True) / (n * d)
 
 
 def cost(transform: Callable, n: int, dtype=np.float32, over=None) -> Cost:
     """Predict what `transform` of this module sends for n numbers of this type."""
     plan = half_of(n, over)
-    count, word = ways(plan.names), np.dtype(dtype).itemsize
-    full, wide = plan.filled(plan.r) // count, plan.filled(plan.c) // count
-    high, short = plan.filled(plan.h) // count, plan.filled(plan.w) // count
+    count, word = axis_size(plan.names), np.dtype(dtype).itemsize
+    full, wide = plan.padded(plan.r) // count, plan.padded(plan.c) // count
+    high, short = plan.padded(plan.h) // count, plan.padded(plan.w) // count
     sent = [full * wide, 2 * high * wide]
     sent += [] if "transposed" in transform.__name__ else [4 * high * short]
     total = word * (count - 1) * sum(sent)

@@ -91,7 +91,7 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
     check_step(step, folder)
     arrays_of(state)
     lock, stop = Path(folder).resolve() / "lock", False
-    held = hold(lock)
+    held = acquire_lock(lock)
     checkpoints = open_folder(folder)
     first, state = resume(checkpoints, state)
     if first > steps:
@@ -124,7 +124,7 @@ def check_step(step: Callable, folder: str | Path):
         raise ValueError(f"{words}: pass a function and a path")
 
 
-def hold(lock: Path) -> int | None:
+def acquire_lock(lock: Path) -> int | None:
     """Lock a file until `release` or the end of process 0, or raise ValueError.
 
     Call it in all processes; process 0 gets the descriptor of the file.
@@ -133,7 +133,7 @@ def hold(lock: Path) -> int | None:
     if jax.process_index() == 0:
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
-            held, problem = acquire(lock)
+            held, problem = claim_lock(lock)
         except OSError as error:
             problem = f"cannot write to {lock.parent}: {error}"
     words = np.zeros(1000, np.uint8)
@@ -145,13 +145,13 @@ def hold(lock: Path) -> int | None:
     return held
 
 
-def acquire(lock: Path) -> tuple[int | None, str]:
+def claim_lock(lock: Path) -> tuple[int | None, str]:
     """Lock a file and write this process into it; or say which other one has it."""
     me = {"host": socket.gethostname(), "pid": os.getpid()}
     me |= {"job": os.environ.get("SLURM_JOB_ID", "none")}
     me |= {"since": time.strftime("%Y-%m-%d %H:%M:%S")}
     end = time.monotonic() + LEASE
-    while (held := locked(lock)) is None:
+    while (held := open_locked(lock)) is None:
         other = holder_of(lock)
         again = other["job"] == me["job"] != "none" and other["host"] != me["host"]
         if not again or time.monotonic() > end:  # else this job's former, dead machine
@@ -172,7 +172,7 @@ def holder_of(lock: Path) -> dict:
     return unknown
 
 
-def locked(lock: Path) -> int | None:
+def open_locked(lock: Path) -> int | None:
     """Return a file that is locked from now on, or None if another process has it."""
     held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -189,7 +189,7 @@ def locked(lock: Path) -> int | None:
         return held
     if not same:  # its former holder has removed it
         os.close(held)
-        return locked(lock)
+        return open_locked(lock)
     return held
 
 

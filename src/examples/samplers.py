@@ -94,20 +94,20 @@ class Entry:
     explicit: str
 
 
-def unknown() -> list[str]:
+def unknown_samplers() -> list[str]:
     """Return the public names of jax.random that this module does not know."""
     names = {name for name in dir(random) if not name.startswith("_")}
     return sorted(names - NO_SAMPLERS - {name.partition(",")[0] for name in SAMPLERS})
 
 
-def named(name: str) -> Callable | None:
+def find_sampler(name: str) -> Callable | None:
     """Return the function of jax.random that a row of the atlas calls, if there is."""
     return getattr(random, name.partition(",")[0], None)
 
 
 def call(name: str, **sharding) -> Callable:
     """Return the function of a key that draws as the atlas does."""
-    sampler, given = named(name), SAMPLERS[name]
+    sampler, given = find_sampler(name), SAMPLERS[name]
     if "shape" in inspect.signature(sampler).parameters:
         given = {"shape": (SIZE,)} | given
     return lambda key: sampler(key, **given, **sharding)
@@ -137,7 +137,7 @@ def closeness(a, b) -> str:
 
 def explicit_type(name: str) -> str:
     """Return the type of the draws where axes are Explicit, or why there is none."""
-    if "out_sharding" not in inspect.signature(named(name)).parameters:
+    if "out_sharding" not in inspect.signature(find_sampler(name)).parameters:
         return "no out_sharding"
     with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("x",))):
         traced = jax.make_jaxpr(call(name, out_sharding=jax.P("x")))(random.key(0))
@@ -175,11 +175,11 @@ def survey_all(measure: Callable) -> list[Entry]:
     measure: from communication.py. Raises ValueError if jax.random has a public name
     that this module does not know, so that none is left out in silence.
     """
-    if names := unknown():
+    if names := unknown_samplers():
         raise ValueError(
             f"jax.random has {', '.join(names)}: add it to SAMPLERS or NO_SAMPLERS"
         )
-    here = [name for name in SAMPLERS if named(name)]
+    here = [name for name in SAMPLERS if find_sampler(name)]
     with ThreadPoolExecutor() as pool:  # XLA compiles outside of Python's lock
         entries = pool.map(lambda name: survey_one(name, measure), here)
         return sorted(entries, key=lambda e: (e.messages != "none", e.name))
@@ -187,7 +187,7 @@ def survey_all(measure: Callable) -> list[Entry]:
 
 def main():
     """Say for how many samplers the type under Explicit axes can be split."""
-    here = [name for name in SAMPLERS if named(name)]
+    here = [name for name in SAMPLERS if find_sampler(name)]
     split = [name for name in here if "@" in explicit_type(name)]
     print(f"{len(here)} samplers on {jax.device_count()} devices, types Explicit:")
     print(f"{len(split)} split their draws, {len(here) - len(split)} do not")

@@ -134,7 +134,7 @@ def _find(answer) -> Sharding:
         return _from_jax(jax.NamedSharding, mesh, answer)
     sharding = getattr(answer, "sharding", answer)
     if not isinstance(sharding, Sharding):
-        raise ValueError(f"the answer is {_shown(answer)}; a sharding is wanted")
+        raise ValueError(f"the answer is {_inline(answer)}; a sharding is wanted")
     return sharding
 
 
@@ -147,7 +147,7 @@ def _from_jax(function, *args):
         raise ValueError(f"JAX refuses this sharding: {reason}") from error
 
 
-def _shown(answer) -> str:
+def _inline(answer) -> str:
     """Return an answer on one line, as Python prints it."""
     if answer is ...:
         return "three dots, unchanged"

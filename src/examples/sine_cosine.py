@@ -34,7 +34,7 @@ import numpy as np
 from jax import Array, lax
 
 
-def by_parts(transform: Callable, block: Array, axis: int) -> Array:
+def transform_parts(transform: Callable, block: Array, axis: int) -> Array:
     """Apply a transform of real lines along the last axis to all along `axis`."""
     lines = jnp.moveaxis(block, axis, -1)
     if jnp.iscomplexobj(lines):
@@ -44,7 +44,7 @@ def by_parts(transform: Callable, block: Array, axis: int) -> Array:
     return jnp.moveaxis(lines, -1, axis)
 
 
-def turned_by(waves: Array, sign: int) -> Array:
+def rotate_phases(waves: Array, sign: int) -> Array:
     """Return waves times exp(sign i pi k / (2 N)) for each place k of N."""
     angle = np.arange(waves.shape[-1]) * (sign * math.pi / (2 * waves.shape[-1]))
     return waves * jnp.broadcast_to(np.exp(1j * angle).astype(waves.dtype), waves.shape)
@@ -66,7 +66,7 @@ def dst1(block: Array, axis: int) -> Array:
         odd = jnp.concatenate([zero, lines, zero, -lines[..., ::-1]], axis=-1)
         return -jnp.fft.rfft(odd).imag[..., 1:-1]
 
-    return by_parts(transform, block, axis)
+    return transform_parts(transform, block, axis)
 
 
 def idst1(block: Array, axis: int) -> Array:
@@ -86,7 +86,7 @@ def dct1(block: Array, axis: int) -> Array:
         even = jnp.concatenate([lines, lines[..., -2:0:-1]], axis=-1)
         return jnp.fft.rfft(even).real
 
-    return by_parts(transform, block, axis)
+    return transform_parts(transform, block, axis)
 
 
 def idct1(block: Array, axis: int) -> Array:
@@ -103,9 +103,9 @@ def dct2(block: Array, axis: int) -> Array:
     def transform(lines):
         halves = lines[..., ::2], lines[..., 1::2][..., ::-1]
         waves = jnp.fft.fft(jnp.concatenate(halves, axis=-1))
-        return 2 * turned_by(waves, -1).real
+        return 2 * rotate_phases(waves, -1).real
 
-    return by_parts(transform, block, axis)
+    return transform_parts(transform, block, axis)
 
 
 def idct2(block: Array, axis: int) -> Array:
@@ -114,23 +114,23 @@ def idct2(block: Array, axis: int) -> Array:
     def transform(lines):
         n = lines.shape[-1]
         other = jnp.concatenate([jnp.zeros_like(lines[..., :1]), lines[..., :0:-1]], -1)
-        halves = jnp.fft.ifft(turned_by(lax.complex(lines, -other), 1)).real / 2
+        halves = jnp.fft.ifft(rotate_phases(lax.complex(lines, -other), 1)).real / 2
         place = np.empty(n, int)  # where in the halves a number of the line stands
         place[::2], place[1::2] = np.split(np.arange(n), [-(-n // 2)])
         place[1::2] = place[1::2][::-1]
         return halves[..., place]
 
-    return by_parts(transform, block, axis)
+    return transform_parts(transform, block, axis)
 
 
 def dst2(block: Array, axis: int) -> Array:
     """Return sums of 2 a_j sin(pi (k + 1) (j + 1/2) / N)."""
-    return jnp.flip(dct2(by_parts(flip_signs, block, axis), axis), axis)
+    return jnp.flip(dct2(transform_parts(flip_signs, block, axis), axis), axis)
 
 
 def idst2(block: Array, axis: int) -> Array:
     """Undo `dst2`."""
-    return by_parts(flip_signs, idct2(jnp.flip(block, axis), axis), axis)
+    return transform_parts(flip_signs, idct2(jnp.flip(block, axis), axis), axis)
 
 
 DIRICHLET_POINTS, NEUMANN_POINTS = (dst1, idst1), (dct1, idct1)

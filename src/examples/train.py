@@ -86,7 +86,7 @@ def loss(params: dict[str, Array], batch: tuple[Array, Array]) -> Array:
     """
     check_pair(params, batch)
     check_rows(params, "data", "tensor")
-    params, (x, y) = prepared(params, batch)
+    params, (x, y) = promote(params, batch)
     return mse(predict(params, x), y)
 
 
@@ -110,7 +110,7 @@ def sharded_loss(params: dict[str, Array], batch: tuple[Array, Array]) -> Array:
     check_pair(params, batch)
     check_specs(params, SPECS["sharded"])
     check_rows(params, "data", "sharded")
-    params, batch = prepared(params, batch)
+    params, batch = promote(params, batch)
     params = {name: laid(leaf, jax.P(None, "data")) for name, leaf in params.items()}
 
     @jax.shard_map(in_specs=(SPECS["sharded"], jax.P("data")), out_specs=jax.P())
@@ -154,7 +154,7 @@ def place(x: Array, spec: jax.P) -> Array:
 laid = jax.jit(place, static_argnums=1)
 
 
-def prepared(params: dict[str, Array], batch: tuple[Array, Array]) -> tuple:
+def promote(params: dict[str, Array], batch: tuple[Array, Array]) -> tuple:
     """Return both in the one type that all numbers fit, the batch along `data`."""
     leaves = *params.values(), *batch
     with jax.numpy_dtype_promotion("standard"):
@@ -187,14 +187,14 @@ def check_rows(params: dict[str, Array], *rows: str):
     """Raise ValueError unless, on Explicit axes, `params` lie by one of these rows."""
     for name, leaf in params.items():
         spec = jax.typeof(leaf).sharding.spec
-        if not any({*spec} <= {None} or same(spec, SPECS[row][name]) for row in rows):
+        if not any({*spec} <= {None} or equal(spec, SPECS[row][name]) for row in rows):
             raise ValueError(
                 f"{name} lies by {spec}: lay it out by {SPECS[rows[-1]][name]}, or "
                 "take Auto axes"
             )
 
 
-def same(spec: jax.P, other: jax.P) -> bool:
+def equal(spec: jax.P, other: jax.P) -> bool:
     """Say whether two specs mean the same: those after the last name are None."""
     longest = max(len(spec), len(other))
     first, second = ([*each, *[None] * (longest - len(each))] for each in (spec, other))
@@ -234,7 +234,7 @@ def check_blocks(params: dict[str, Array]):
         raise ValueError("parameters must be floating-point numbers: cast them")
 
 
-def left_to_xla(f: Callable, specs) -> Callable:
+def with_auto_axes(f: Callable, specs) -> Callable:
     """Return `f`, within which XLA chooses the shardings on Explicit axes, too.
 
     specs: of what `f` returns; axes that are Auto are no part of a type.
@@ -244,18 +244,18 @@ def left_to_xla(f: Callable, specs) -> Callable:
         return f
 
     def typed(spec):
-        named = {*jax.tree.leaves(tuple(spec))}
-        return jax.P() if named & {*mesh.auto_axes} else spec
+        axes = {*jax.tree.leaves(tuple(spec))}
+        return jax.P() if axes & {*mesh.auto_axes} else spec
 
     return jax.sharding.auto_axes(f, out_sharding=jax.tree.map(typed, specs))
 
 
-def made_in_place(init: Callable, specs) -> Callable:
+def jit_in_place(init: Callable, specs) -> Callable:
     """Return `init` compiled so that each device makes only its part of the tree.
 
     On Explicit axes `out_shardings` alone would make each array whole, then cut it.
     """
-    return jax.jit(left_to_xla(init, specs), out_shardings=specs)
+    return jax.jit(with_auto_axes(init, specs), out_shardings=specs)
 
 
 def state_specs(params: dict[str, Array], optimizer, specs: dict[str, jax.P]):
@@ -297,7 +297,7 @@ def create(make: Callable, optimizer, specs: dict[str, jax.P]) -> Callable:
         params = make(key)
         return params, optimizer.init(params)
 
-    return made_in_place(start, state_specs(params, optimizer, specs))
+    return jit_in_place(start, state_specs(params, optimizer, specs))
 
 
 def train_step(loss: Callable, optimizer, state) -> Callable:
@@ -310,7 +310,7 @@ def train_step(loss: Callable, optimizer, state) -> Callable:
     there = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(state)]
     if not all(isinstance(sharding, jax.NamedSharding) for sharding in there):
         raise ValueError("the state is on no mesh: make it by `create`, or place it")
-    kept = jax.tree.unflatten(jax.tree.structure(state), there)
+    shardings = jax.tree.unflatten(jax.tree.structure(state), there)
     optimizer = optax.with_extra_args_support(optimizer)
 
     def update(state, batch, value, gradient):
@@ -319,12 +319,12 @@ def train_step(loss: Callable, optimizer, state) -> Callable:
         updates, moments = optimizer.update(gradient, moments, params, **more)
         return optax.apply_updates(params, updates), moments
 
-    @jax.jit(donate_argnums=0, out_shardings=(kept, None))
+    @jax.jit(donate_argnums=0, out_shardings=(shardings, None))
     def step(state, batch):
         value, gradient = jax.value_and_grad(loss)(state[0], batch)
         # an optimizer says nowhere how what it computes should lie
-        specs = jax.tree.map(lambda sharding: sharding.spec, kept)
-        there = left_to_xla(update, specs)
+        specs = jax.tree.map(lambda sharding: sharding.spec, shardings)
+        there = with_auto_axes(update, specs)
         return there(state, batch, value, gradient), value
 
     return step

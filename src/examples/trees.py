@@ -33,7 +33,7 @@ def name_of(path) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def called(path) -> str:
+def label_of(path) -> str:
     """Return what messages call a leaf; a tree may be a single array."""
     return name_of(path) or "the array"
 
@@ -106,7 +106,7 @@ def check(tree, specs):
     sizes = jax.sharding.get_abstract_mesh().shape
 
     def look(path, leaf, spec):
-        name, shape, entries = called(path), np.shape(leaf), axes_of(path, spec)
+        name, shape, entries = label_of(path), np.shape(leaf), axes_of(path, spec)
         if len(entries) > len(shape):
             raise ValueError(f"{name} has rank {len(shape)}: {spec} is too long for it")
         for n, axes in zip(shape, entries, strict=False):
@@ -120,7 +120,7 @@ def check(tree, specs):
 
 def axes_of(path, spec) -> list[tuple[str, ...]]:
     """Return which mesh axes split each axis of a leaf; ValueError if they cannot."""
-    name, names = called(path), jax.sharding.get_abstract_mesh().axis_names
+    name, names = label_of(path), jax.sharding.get_abstract_mesh().axis_names
     if not names:
         raise ValueError("no mesh in context: call it inside `with jax.set_mesh(mesh)`")
     if not isinstance(spec, jax.P):
@@ -145,9 +145,9 @@ def shard_tree(tree, specs):
     """
     for path, leaf in jax.tree.leaves_with_path(tree):
         if isinstance(leaf, jax.core.Tracer):
-            raise ValueError(f"{called(path)} is traced: call shard_tree outside jit")
+            raise ValueError(f"{label_of(path)} is traced: call shard_tree outside jit")
         if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype.kind in "OSUMm":
-            raise ValueError(f"{called(path)} is no number: {leaf!r}")
+            raise ValueError(f"{label_of(path)} is no number: {leaf!r}")
     specs = for_each_leaf(specs, tree)
     check(tree, specs)
     return jax.device_put(tree, specs)
@@ -187,9 +187,9 @@ def explicit_part(path, spec) -> jax.P:
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     types = [{kinds[axis] for axis in axes} for axes in entries]
     if any(len(kind) > 1 for kind in types):
-        raise ValueError(f"{called(path)}: {spec} cuts an axis by axes of two types")
+        raise ValueError(f"{label_of(path)}: {spec} cuts an axis by axes of two types")
     explicit = [kind == {AxisType.Explicit} for kind in types]
-    return jax.P(*(e if said else None for e, said in zip(spec, explicit, strict=True)))
+    return jax.P(*(e if keep else None for e, keep in zip(spec, explicit, strict=True)))
 
 
 def bytes_per_device(tree) -> int:
@@ -202,7 +202,7 @@ def bytes_per_device(tree) -> int:
     for path, leaf in jax.tree.leaves_with_path(tree):
         sharding = getattr(leaf, "sharding", None)
         if isinstance(getattr(sharding, "mesh", sharding), AbstractMesh | None):
-            raise ValueError(f"{called(path)} lies on no device: pass a jax.Array")
+            raise ValueError(f"{label_of(path)} lies on no device: pass a jax.Array")
         elements = math.prod(sharding.shard_shape(leaf.shape))
         for device in sharding.device_set:
             held[device] += elements * leaf.dtype.itemsize

@@ -44,10 +44,10 @@ Block = tuple[int, ...]  # its position along each axis, counted in blocks
 
 @dataclass(frozen=True)
 class Numbers:
-    """Writes texts on elements; `told` is what devices hold, `room` what it takes."""
+    """Writes texts on elements; `lines` is what devices hold, `room` what it takes."""
 
     texts: Mapping[tuple[int, ...], str]
-    told: tuple[str, ...]
+    lines: tuple[str, ...]
     room: tuple[float, float]
 
     def paint(self, picture, block: Block, rect, strips) -> Iterator[str]:
@@ -77,7 +77,7 @@ def numbers(picture, x: Array):
         raise ValueError(f"pass the array of shape {picture.shape} that was drawn")
     if picture.shape[2:]:
         raise ValueError("numbers lie on one axis or two: draw a part, such as x[0]")
-    texts, told = {}, []
+    texts, lines = {}, []
     for shard in sorted(x.addressable_shards, key=lambda each: each.device.id):
         words = np.vectorize(_word, otypes=[object])(np.asarray(shard.data))
         starts = [start for start, _ in picture.boxes[shard.device.id]]
@@ -85,9 +85,9 @@ def numbers(picture, x: Array):
             index = tuple(map(sum, zip(starts, at, strict=True)))
             texts.setdefault(index, []).append(word)
         rows = " / ".join(map(" ".join, np.atleast_2d(words)))
-        told.append(f"device {shard.device.id} holds {rows}")
+        lines.append(f"device {shard.device.id} holds {rows}")
     texts = {at: "|".join(dict.fromkeys(words)) for at, words in texts.items()}
-    return replace(picture, view=Numbers(texts, tuple(told), _room(picture, texts)))
+    return replace(picture, view=Numbers(texts, tuple(lines), _room(picture, texts)))
 
 
 def _room(picture, texts) -> tuple[float, float]:
@@ -113,7 +113,7 @@ class Missing:
     """Hatches what devices lack; `had` is the part that each of them had."""
 
     had: Mapping[int, Box]
-    told: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     @property
     def also(self):
@@ -154,9 +154,9 @@ def missing(before, after):
     kind, most = after.facts[0].partition("[")[0], max(lacks.values())
     most = f"{most * jnp.dtype(kind).itemsize:,} B" if kind else f"{most} elements"
     upto = "up to " * (len({*lacks.values()}) > 1)
-    told = tuple(f"device {d} lacks {n} elements" for d, n in sorted(lacks.items()))
+    lines = tuple(f"device {d} lacks {n} elements" for d, n in sorted(lacks.items()))
     to_get = f"from {before.facts[0]}", f"hatched: {upto}{most} a device to get"
-    view = Missing(before.boxes, told)
+    view = Missing(before.boxes, lines)
     return replace(after, view=view, facts=(after.facts[0], *to_get))
 
 
@@ -199,7 +199,7 @@ def main():
     whole = made((4,), {0: ((0, 4),)}, [[0, 4]], {(0,): (0,)}, ("[4]",), None)
     boxes, holders = {0: ((0, 2),), 1: ((2, 4),)}, {(0,): (0,), (1,): (1,)}
     halves = made((4,), boxes, [[0, 2, 4]], holders, ("[4@x]",), None)
-    print(*missing(whole, halves).view.told, sep="\n")
+    print(*missing(whole, halves).view.lines, sep="\n")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def test_a_survey_is_of_the_devices_that_it_is_given(count):
 
 def test_both_types_of_axes_have_the_devices_that_are_given():
     for axis_type in AUTO, jax.sharding.AxisType.Explicit:
-        lowered = atlas._lowered(
+        lowered = atlas._lower(
             "v @ v" if axis_type == AUTO else "x", axis_type, jax.devices()[4:6]
         )
         (mesh,) = {
@@ -137,7 +137,7 @@ def test_a_warning_is_noted_where_jax_keeps_what_it_compiled(tmp_path):
 
 def test_stderr_is_given_back(capfd):
     with pytest.raises(ZeroDivisionError):
-        atlas._quietly(lambda: 1 / 0)
+        atlas._capture_stderr(lambda: 1 / 0)
     os.write(2, b"heard\n")  # to the file that C++ writes to
     assert capfd.readouterr().err == "heard\n"
 

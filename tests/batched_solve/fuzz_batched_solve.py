@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from examples import batched_solve
 
-INNER = "place", "check_batch", "check_systems", "promoted", "descend"
+INNER = "place", "check_batch", "check_systems", "promote_all", "descend"
 
 BATCH = jax.P("batch")
 small = {

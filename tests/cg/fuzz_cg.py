@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from examples import cg, halo
 
 HALVES = "float16", "bfloat16"
-INNER = "check_powers", "check_problem", "check_products", "dots", "repeat"
+INNER = "check_powers", "check_problem", "check_products", "dots", "powers_of"
 
 anything = st.fixed_dictionaries(
     {
@@ -69,7 +69,7 @@ def solve_by_steps(p):
     """The solution by `s_step_cg`."""
 
     def run(d, b):
-        powers = cg.repeat(lambda v: d / 3 * v)
+        powers = cg.powers_of(lambda v: d / 3 * v)
         return cg.s_step_cg(
             powers,
             b / 3 if jnp.issubdtype(b.dtype, jnp.inexact) else b,

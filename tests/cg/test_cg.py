@@ -12,7 +12,7 @@ from jax import lax
 from jax.sharding import AxisType
 from on_devices import devices
 
-from examples.cg import Solution, Stop, cg, lanczos, repeat, s_step_cg
+from examples.cg import Solution, Stop, cg, lanczos, powers_of, s_step_cg
 from examples.communication import measure
 from examples.halo import exchange_open
 
@@ -73,7 +73,7 @@ def solver(*stop):
 @functools.cache
 def s_step(s, *stop):
     """Return a solver for the same system, scaled to eigenvalues below 1."""
-    powers = repeat(lambda v: stencil(v) / 9)
+    powers = powers_of(lambda v: stencil(v) / 9)
     return by_block(lambda b: s_step_cg(powers, b / 9, AXES, s, Stop(*stop)))
 
 
@@ -221,7 +221,7 @@ def test_a_gradient_reaches_the_matrix():
 
     def both(b, d):
         one = cg(lambda v: d * v, b, AXES).x
-        return one + s_step_cg(repeat(lambda v: d * v / 9), b / 9, AXES, 2).x
+        return one + s_step_cg(powers_of(lambda v: d * v / 9), b / 9, AXES, 2).x
 
     with devices():
         program = by_block(both, BLOCKS)
@@ -274,7 +274,7 @@ def test_a_matrix_with_no_solution_is_no_success(weight):
 
     def run(b, d):
         one = cg(lambda v: d * v, b, AXES)
-        other = s_step_cg(repeat(lambda v: d * v), b, AXES, 2)
+        other = s_step_cg(powers_of(lambda v: d * v), b, AXES, 2)
         return one.residual, other.residual
 
     with devices():
@@ -289,7 +289,7 @@ def test_steps_beyond_the_solution_change_nothing(s):
     random = np.random.default_rng(2)
 
     def run(b, d):
-        return s_step_cg(repeat(lambda v: d * v), b, AXES, s, Stop(1e-6, 40)).x
+        return s_step_cg(powers_of(lambda v: d * v), b, AXES, s, Stop(1e-6, 40)).x
 
     with devices((1, 1)):
         program = by_block(run, BLOCKS)
@@ -304,7 +304,7 @@ def test_a_solution_that_its_type_cannot_hold_is_no_success(size, weight):
     def run(b):
         one = cg(lambda v: np.float32(weight) * v, b, AXES)
         return one.residual, s_step_cg(
-            repeat(lambda v: v * weight), b, AXES, 1
+            powers_of(lambda v: v * weight), b, AXES, 1
         ).residual
 
     with devices():
@@ -322,7 +322,7 @@ def test_the_residual_is_that_of_the_result(make):
             (lambda b: cg(stencil, b, AXES, stop=Stop(0, 300)))
             if make is solver
             else lambda b: s_step_cg(
-                repeat(lambda v: stencil(v) / 9), b / 9, AXES, 3, Stop(0, 300)
+                powers_of(lambda v: stencil(v) / 9), b / 9, AXES, 3, Stop(0, 300)
             )
         )(put(b))
     rest = b.ravel() - matrix() @ np.asarray(x, float).ravel()
@@ -354,7 +354,7 @@ def test_any_diagonal_is_solved(mesh, rows, s, seed):
 
     def run(b, d):
         one = cg(lambda v: d * v, b, AXES)
-        other = s_step_cg(repeat(lambda v: d * v / 10), b / 10, AXES, s)
+        other = s_step_cg(powers_of(lambda v: d * v / 10), b / 10, AXES, s)
         return one.x, other.x
 
     with devices(mesh):
@@ -415,8 +415,8 @@ def test_lanczos_of_an_eigenvector_stops_growing():
             lambda b: cg(stencil, b, AXES, stop=Stop(-1)),
             r"Stop\(tol=-1, .*pass numbers",
         ),
-        (lambda b: s_step_cg(repeat(stencil), b, AXES, 0), "s = 0 for b of float32"),
-        (lambda b: s_step_cg(repeat(stencil), b * 1j, AXES, 2), "pass s >= 1 and real"),
+        (lambda b: s_step_cg(powers_of(stencil), b, AXES, 0), "s = 0 for b of float32"),
+        (lambda b: s_step_cg(powers_of(stencil), b * 1j, AXES, 2), "pass s >= 1 and"),
         (lambda b: lanczos(stencil, b, AXES, 0), "0 steps give no matrix"),
         (lambda b: cg(stencil, b, ("x", "w")), r"no axis \['w'\] here: call it"),
         (lambda b: cg(stencil, [1.0], AXES), "b is list: pass floating-point"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from examples import collective_matmul
 
 INNER = "shift", "result_type", "product", "place", "check_matrices", "check_types"
-INNER += "check_product", "check_ring", "pass_on", "circulate", "ring_reduce"
+INNER += "check_product", "check_ring", "send_parts", "circulate", "ring_reduce"
 PROGRAM = ("cost",)  # what a product sends: see tests/test_costs.py
 
 ROWS, COLUMNS = jax.P("x"), jax.P(None, "x")

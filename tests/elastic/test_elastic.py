@@ -43,7 +43,7 @@ def noted(devices, number, w, agreed):
 
 elastic.step_on = noted
 if sys.argv[1:]:
-    elastic.join(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    elastic.join_job(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
 else:
     elastic.main()
 """

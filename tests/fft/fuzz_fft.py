@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from examples import fft
 
 INNER = (
-    "along",
-    "back",
+    "transform_axes",
+    "inverse_block",
     "check_array",
     "check_shape",
     "count_axis",
-    "counts",
+    "mode_grid",
     "recut",
     "lay_out",
     "layouts",
-    "lies",
+    "explicit_layout",
     "on_field",
     "plan_of",
-    "there",
+    "forward_block",
     "transform",
 )
 INNER += ("irfftn", "irfftn_transposed", "irfft2", "ifftn_transposed")  # with others

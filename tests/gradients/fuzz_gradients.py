@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from examples import gradients
 
-INNER = "varying", "wide", "lay_along"
+INNER = "varying", "accumulation_type", "lay_along"
 
 REAL = [dtype for dtype in DTYPES if "float" in dtype]
 sizes = {

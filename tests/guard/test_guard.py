@@ -451,7 +451,7 @@ def test_the_codes_of_the_four_ends_differ():
 
 @pytest.mark.parametrize("code", [1, 69, "disk full"])
 def test_any_other_exit_is_a_failure(code):
-    assert not guard.planned(SystemExit(code))
+    assert not guard.is_planned_exit(SystemExit(code))
 
 
 @pytest.mark.processes

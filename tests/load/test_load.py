@@ -20,7 +20,7 @@ from on_processes import Group, refused
 
 from examples.load import (
     check_pieces,
-    halves,
+    pieces,
     read_block,
     read_slices,
     scatter,
@@ -169,12 +169,12 @@ def test_the_bytes_of_a_source_may_lie_the_other_way_round(table):
 def test_pieces_cover_a_block_and_none_is_larger_than_allowed():
     for limit in 1, 4, 30, 100, 10**6:
         seen = np.zeros((7, 1, 5), int)
-        for piece in halves(((0, 7), (0, 1), (0, 5)), 4, limit):
+        for piece in pieces(((0, 7), (0, 1), (0, 5)), 4, limit):
             part = seen[tuple(slice(*pair) for pair in piece)]
             part += 1
             assert part.size * 4 <= max(limit, 4)
         assert (seen == 1).all()
-    assert list(halves((), 4, 1)) == [()]
+    assert list(pieces((), 4, 1)) == [()]
 
 
 @pytest.mark.parametrize("read", [read_slices, read_block, scatter])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from examples import pipeline
 
-INNER = "lay_along", "shift_open", "widened"
+INNER = "lay_along", "shift_open", "widen"
 
 REAL = [dtype for dtype in DTYPES if "float" in dtype]
 parameters = st.fixed_dictionaries(

@@ -111,7 +111,7 @@ def test_what_fills_up_is_not_read_and_a_batch_stays_on_its_axis(kind):
     n, whole = 90, np.random.default_rng(0).standard_normal((2, 90), np.float32)
     with devices((2, 4), kind, ("more", "x")):
         plan = real_vector.half_of(n, "x")
-        assert plan.filled(plan.r) != plan.r
+        assert plan.padded(plan.r) != plan.r
         spectra = real_vector.rfft(jax.device_put(whole, jax.P("more")), over="x")
         agree(spectra, np.fft.rfft(whole))
         dirty = np.asarray(spectra).copy()
@@ -185,7 +185,7 @@ def test_half_is_sent_and_nothing_is_gathered(name, mesh, n, part):
         expected = real_vector.cost(getattr(real_vector, name), n)
         whole = four_steps.fft_transposed if "transposed" in name else four_steps.fft
         twice = four_steps.cost(whole, jax.ShapeDtypeStruct((n,), np.complex64)).sent
-        assert plan.filled(plan.r) == plan.r
+        assert plan.padded(plan.r) == plan.r
     assert (program.sent, program.counts) == expected
     assert twice / 2 < program.sent < part * twice
 

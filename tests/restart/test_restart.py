@@ -603,7 +603,7 @@ import sys, time
 from pathlib import Path
 from examples import restart
 
-print(restart.acquire(Path(sys.argv[1])), flush=True)
+print(restart.claim_lock(Path(sys.argv[1])), flush=True)
 time.sleep(1000)
 """
 
@@ -621,15 +621,15 @@ def holder(tmp_path):
 
 @pytest.mark.processes
 def test_a_lock_tells_who_has_it_and_ends_with_its_process(holder, tmp_path):
-    held, problem = restart.acquire(tmp_path / "lock")
+    held, problem = restart.claim_lock(tmp_path / "lock")
     assert held is None
     assert problem.startswith(f"{tmp_path} is in use by process {holder.pid} on ")
     assert ", job 7, since 20" in problem
     with pytest.raises(ValueError, match=f"in use by process {holder.pid}"):
-        restart.hold(tmp_path / "lock")
+        restart.acquire_lock(tmp_path / "lock")
     holder.kill()
     holder.wait()
-    held = restart.hold(tmp_path / "lock")
+    held = restart.acquire_lock(tmp_path / "lock")
     assert restart.holder_of(tmp_path / "lock")["pid"] == os.getpid()
     restart.release(tmp_path / "lock", held)
     assert not (tmp_path / "lock").exists()
@@ -650,10 +650,10 @@ def test_a_job_waits_for_the_lock_of_its_own_dead_machine(
     monkeypatch.setattr(restart.time, "sleep", sleep)
     monkeypatch.setattr(restart.socket, "gethostname", lambda: "another")
     monkeypatch.setenv("SLURM_JOB_ID", "8")
-    assert restart.acquire(tmp_path / "lock")[0] is None
+    assert restart.claim_lock(tmp_path / "lock")[0] is None
     assert naps == []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    held, problem = restart.acquire(tmp_path / "lock")
+    held, problem = restart.claim_lock(tmp_path / "lock")
     assert (problem, naps) == ("", [1])
     os.close(held)
 
@@ -668,7 +668,7 @@ def test_a_lock_that_is_removed_while_we_wait_for_it_is_not_taken_for_ours(
             removed.append(lock.unlink())
 
     monkeypatch.setattr(restart.fcntl, "lockf", lockf)
-    held = restart.locked(lock)
+    held = restart.open_locked(lock)
     assert os.path.samestat(os.fstat(held), lock.stat())
     os.close(held)
 
@@ -679,14 +679,14 @@ def test_a_file_system_without_locks_gives_a_warning(tmp_path, monkeypatch):
 
     monkeypatch.setattr(restart.fcntl, "lockf", lockf)
     with pytest.warns(UserWarning, match="let no other job use the folder"):
-        held, _ = restart.acquire(tmp_path / "lock")
+        held, _ = restart.claim_lock(tmp_path / "lock")
     os.close(held)
 
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=f"cannot write to {tmp_path}/file: .*exists"):
-        restart.hold(tmp_path / "file" / "lock")
+        restart.acquire_lock(tmp_path / "file" / "lock")
 
 
 def test_the_checkpoint_of_another_model_is_refused_with_both_shapes(tmp_path):

@@ -12,24 +12,24 @@ from examples.samplers import (
     SAMPLERS,
     SIZE,
     closeness,
-    named,
+    find_sampler,
     on,
     spread,
     survey_all,
     survey_one,
-    unknown,
+    unknown_samplers,
 )
 
 KEY = random.key(7)
 
 
 def test_the_atlas_knows_every_name_of_jax_random():
-    assert unknown() == []
+    assert unknown_samplers() == []
 
 
 def test_a_survey_refuses_a_name_that_it_does_not_know(monkeypatch):
     monkeypatch.setattr(random, "zipf", random.normal, raising=False)
-    assert unknown() == ["zipf"]
+    assert unknown_samplers() == ["zipf"]
     with pytest.raises(ValueError, match="has zipf: add it to SAMPLERS"):
         survey_all(measure)
 
@@ -48,7 +48,7 @@ def test_draws_are_the_same_on_1_2_4_and_8_devices(name):
     "name",
     [
         pytest.param(name, marks=pytest.mark.weekly if i % 4 else ())
-        for i, name in enumerate(filter(named, SAMPLERS))
+        for i, name in enumerate(filter(find_sampler, SAMPLERS))
     ],
 )
 def test_every_sampler_draws_the_same_on_2_and_4_devices_as_on_1(name):
@@ -90,6 +90,6 @@ def test_arrays_that_differ_are_told_apart():
 
 def test_every_sampler_of_this_version_can_be_called():
     for name in SAMPLERS:
-        if named(name):
+        if find_sampler(name):
             shape = jax.eval_shape(samplers.call(name), KEY).shape
             assert shape[0] == SIZE, name

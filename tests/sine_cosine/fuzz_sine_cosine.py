@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from examples import sine_cosine
 
-INNER = "by_parts", "flip_signs", "turned_by"
+INNER = "transform_parts", "flip_signs", "rotate_phases"
 floats = dtypes.filter(lambda name: name in ("float32", "float64", "complex64"))
 KEYS = {"dtype": floats, "n": sizes, "m": sizes, "axis": st.integers(-2, 1)}
 anything = st.fixed_dictionaries(KEYS)

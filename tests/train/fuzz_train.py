@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from examples import train
 
-INNER = "block", "predict", "mse", "gathered", "place", "prepared", "made_in_place"
+INNER = "block", "predict", "mse", "gathered", "place", "promote", "jit_in_place"
 INNER += "check_specs", "check_rows", "check_pair", "check_blocks", "state_specs"
 
 REAL = [dtype for dtype in DTYPES if "float" in dtype]

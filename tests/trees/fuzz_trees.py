@@ -8,7 +8,7 @@ from examples import trees
 
 INNER = (
     "name_of",
-    "called",
+    "label_of",
     "fits",
     "read_rules",
     "check",

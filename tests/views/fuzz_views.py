@@ -14,13 +14,13 @@ def written(a):
     """Say of each device whether its line has the words of its shard."""
     picture = pictures.draw(a)
     try:
-        told = views.numbers(picture, a).view.told
+        lines = views.numbers(picture, a).view.lines
     except ValueError as error:
         if "such numbers do not fit" not in str(error):
             raise
         large = a.shape[1] * 20 * views.LETTER > views.WIDE or a.shape[0] > 32
         return np.full(len(picture.boxes), large)
-    lines = {int(line.split()[1]): line.split()[3:] for line in told}
+    lines = {int(line.split()[1]): line.split()[3:] for line in lines}
     return np.array(
         [
             len([word for word in lines[s.device.id] if word != "/"]) == s.data.size

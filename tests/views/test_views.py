@@ -118,7 +118,7 @@ def test_sums_that_are_due_differ_between_copies_and_all_are_written():
         due = jnp.matmul(a, b, out_sharding=jax.P(None, None, unreduced={"y"}))
         view = numbers(draw(due), due)
     assert view.view.texts == {(0, 0): "0|1|2|3"}
-    assert "device 6 holds 2" in view.view.told
+    assert "device 6 holds 2" in view.view.lines
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_the_caption_says_the_bytes_that_are_missing(start, end):
     assert (
         view.facts[-1] == f"hatched: {upto}{max(expected.values())} B a device to get"
     )
-    told = [f"device {d} lacks {n // 4} elements" for d, n in sorted(expected.items())]
-    assert str(view).splitlines()[1:] == told
-    assert all(line in view.words for line in told)
+    lines = [f"device {d} lacks {n // 4} elements" for d, n in sorted(expected.items())]
+    assert str(view).splitlines()[1:] == lines
+    assert all(line in view.words for line in lines)
 
 
 @pytest.mark.parametrize("devices", [slice(0, None, 2), slice(4)])
@@ -223,7 +223,7 @@ def test_a_device_that_held_nothing_lacks_all(devices):
 def test_a_number_on_one_device_is_missing_on_the_others():
     one = jax.sharding.SingleDeviceSharding(jax.devices()[2])
     view = missing(draw(one, ()), draw(jax.NamedSharding(make_mesh(), jax.P()), ()))
-    assert [line.split()[3] for line in view.view.told] == list("11011111")
+    assert [line.split()[3] for line in view.view.lines] == list("11011111")
     assert view.facts[-1] == "hatched: up to 1 elements a device to get"
 
 
