@@ -282,13 +282,13 @@ def test_a_report_is_words_when_it_is_printed():
     b = a @ x + np.array([0, 1e-3]) * noise(16, 2, seed=3)
     with devices():
         run = jax.jit(lambda *v: assess(*v, multiplied(np.linalg.inv(a))))
-        said = str(run(a, b, x)).splitlines()
+        text = str(run(a, b, x)).splitlines()
     assert (
-        said[0] == "16 equations in float64, 2 right-hand sides; the worst is number 1."
+        text[0] == "16 equations in float64, 2 right-hand sides; the worst is number 1."
     )
-    assert said[1].startswith("Backward error 1e-01, 1e+15 roundings; of each")
-    assert said[2].startswith("Condition number about ")
-    assert said[3].endswith("no digit is sure.")
+    assert text[1].startswith("Backward error 1e-01, 1e+15 roundings; of each")
+    assert text[2].startswith("Condition number about ")
+    assert text[3].endswith("no digit is sure.")
     with devices():
         typed = jax.eval_shape(run, a, b, x)
         empty = run(a, b[:, :0], x[:, :0])
@@ -359,9 +359,9 @@ def test_x_has_its_derivative_beside_a_report_whose_own_is_nan():
         assert np.isfinite(report.forward)
         turned = jax.jit(jax.grad(lambda a: both(a)[1].condition))(a)
         assert np.isnan(turned).all()
-        _, (change, said) = jax.jit(lambda a: jax.jvp(both, (a,), (a,)))(a)
+        _, (change, tangent) = jax.jit(lambda a: jax.jvp(both, (a,), (a,)))(a)
         np.testing.assert_allclose(change, (wanted * a).sum(), rtol=1e-10)
-        assert np.isnan([said.forward, said.backward, said.condition]).all()
+        assert np.isnan([tangent.forward, tangent.backward, tangent.condition]).all()
 
 
 # --------------------------------------------------------------------- refusals

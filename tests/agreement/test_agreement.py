@@ -98,9 +98,9 @@ def test_replicas_that_differ_on_the_devices_of_one_process_are_found():
     mesh = jax.make_mesh((2, 4), ("x", "y"))
     sharding = NamedSharding(mesh, P("x"))
     assert_replicated(made([0] * 4 + [1] * 4, sharding, (4,)))
-    broken = made([0] * 4 + [1, 1, 2, 1], sharding, (4,))
+    corrupted = made([0] * 4 + [1, 1, 2, 1], sharding, (4,))
     with pytest.raises(AssertionError, match=r"\['w'\]\[2:4\]: process 0 \| process 0"):
-        assert_replicated({"b": np.ones(3), "w": broken})
+        assert_replicated({"b": np.ones(3), "w": corrupted})
     whole = made([0] * 7 + [np.nan], NamedSharding(mesh, P()), (4,))
     with pytest.raises(AssertionError, match=r"everywhere: : process 0 \| process 0"):
         assert_replicated(whole)

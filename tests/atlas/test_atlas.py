@@ -114,13 +114,13 @@ def test_what_the_compiler_warns_of_is_noted_and_printed_nowhere(capfd):
 
 
 def test_a_warning_is_noted_where_jax_keeps_what_it_compiled(tmp_path):
-    kept = {
+    options = {
         "jax_compilation_cache_dir": str(tmp_path),
         "jax_persistent_cache_min_compile_time_secs": 0,
     }
-    before = {name: getattr(jax.config, name) for name in kept}
+    before = {name: getattr(jax.config, name) for name in options}
     try:
-        for name, value in kept.items():
+        for name, value in options.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
         jax.jit(jnp.sin).lower(1.0).compile()
@@ -232,5 +232,5 @@ def test_a_compiler_that_is_here_still_does_what_is_kept(machine):
         devices = described(name) if name else jax.devices()
     except ModuleNotFoundError as missing:
         pytest.skip(str(missing))
-    kept = [row for row in atlas.load(KEPT, machine=machine) if row.group == "indexing"]
-    assert atlas.changes(kept, atlas.survey(read, ["indexing"], devices)) == []
+    rows = [row for row in atlas.load(KEPT, machine=machine) if row.group == "indexing"]
+    assert atlas.changes(rows, atlas.survey(read, ["indexing"], devices)) == []

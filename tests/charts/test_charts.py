@@ -49,9 +49,9 @@ def test_bars_are_as_long_as_their_numbers(numbers, narrow):
 def test_the_number_stands_at_the_end_of_its_bar():
     chart = bars({"gather": 7000, "ring": 0.5}, "B")
     ends = [f"{wide:.4g}%" for _, wide in filled(chart)]
-    said = [t for t in parse(chart).iter(f"{SVG}text") if t.get("dx")]
-    assert [t.get("x") for t in said] == ends
-    assert [t.text for t in said] == ["7,000 B", "0.5 B"]
+    labels = [t for t in parse(chart).iter(f"{SVG}text") if t.get("dx")]
+    assert [t.get("x") for t in labels] == ends
+    assert [t.text for t in labels] == ["7,000 B", "0.5 B"]
 
 
 def test_series_have_a_colour_each_and_a_legend():

@@ -284,7 +284,7 @@ def test_one_element_of_each_pair_is_read():
     np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-12)
 
 
-def broken(change):
+def indefinite(change):
     a = definite(48)
     change(a)
     return a
@@ -295,11 +295,11 @@ def put(i, value):
 
 
 BROKEN = {
-    "negative first": broken(put(0, -1.0)),
-    "negative last": broken(put(47, -1e-3)),
-    "negative between": broken(put(23, -1.0)),
+    "negative first": indefinite(put(0, -1.0)),
+    "negative last": indefinite(put(47, -1e-3)),
+    "negative between": indefinite(put(23, -1.0)),
     "zero": np.zeros((48, 48)),
-    "NaN": broken(put(5, np.nan)),
+    "NaN": indefinite(put(5, np.nan)),
     "one eigenvalue below zero": definite(48) - 0.0101 * np.eye(48),
 }
 

@@ -66,15 +66,15 @@ def inside(point, corners):
 )
 def test_every_block_is_seen_or_named_as_behind_others(spec, some):
     drawn = cube(picture(spec, some=some))
-    seen = {block for _, block, _ in faces(drawn)}
+    shown = {block for _, block, _ in faces(drawn)}
     every = {
         tuple((c[i], c[i + 1]) for c, i in zip(drawn.cuts, block, strict=True)): ids
         for block, ids in drawn.holders.items()
     }
-    assert seen <= every.keys()
-    hidden = sorted({d for block in every.keys() - seen for d in every[block]})
-    told = drawn.caption.partition("behind others: ")[2]
-    assert told == ", ".join(map(str, hidden))
+    assert shown <= every.keys()
+    hidden = sorted({d for block in every.keys() - shown for d in every[block]})
+    ids = drawn.caption.partition("behind others: ")[2]
+    assert ids == ", ".join(map(str, hidden))
 
 
 def test_of_eight_blocks_the_one_at_the_back_below_at_the_left_is_hidden():
@@ -120,9 +120,9 @@ def test_a_face_has_the_colours_and_the_numbers_of_its_devices(spec):
     for group in svg.findall(f"{SVG}g/{SVG}g"):
         title = group.find(f"{SVG}title").text.split("[")[0]
         ids = {int(word) for word in re.findall(r"\d+", title)}
-        named = {int(t.text) for t in group.iter(f"{SVG}text") if t.text.isdigit()}
+        numbers = {int(t.text) for t in group.iter(f"{SVG}text") if t.text.isdigit()}
         assert len(group.findall(f"{SVG}polygon")) == len(ids)
-        assert named <= ids
+        assert numbers <= ids
 
 
 def test_slabs_look_like_slabs_and_pencils_like_pencils():

@@ -32,7 +32,7 @@ if late:
     elastic.kill = lambda births, number: None
 
 
-def noted(devices, number, w, agreed):
+def print_step(devices, number, w, agreed):
     after, new = step_on(devices, number, w, agreed)
     words = after - 1, len(devices), *(float(number).hex() for number in new)
     print("process", sys.argv[2], "step", *words)
@@ -41,7 +41,7 @@ def noted(devices, number, w, agreed):
     return after, new
 
 
-elastic.step_on = noted
+elastic.step_on = print_step
 if sys.argv[1:]:
     elastic.join_job(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
 else:
@@ -76,9 +76,9 @@ def outputs(job):
         job.kill()  # and with it all others
 
 
-def steps(said, process):
+def steps(output, process):
     """Return `{number: (count of devices, weights)}`, the last try of each step."""
-    found = re.findall(rf"^process {process} step (\d+) (\d) (.+)$", said, re.M)
+    found = re.findall(rf"^process {process} step (\d+) (\d) (.+)$", output, re.M)
     return {
         int(number): (int(count), [float.fromhex(word) for word in words.split()])
         for number, count, words in found
@@ -97,9 +97,9 @@ def after(number, w, count):
 @pytest.mark.parametrize("dies", ["before", "after"])
 def test_the_others_repeat_the_step_and_the_dead_comes_back(start, dies):
     with start(2, dies) as job:
-        said, errors = outputs(job)
+        output, errors = outputs(job)
     assert job.returncode == 0, errors
-    first, second, third = (steps(said, process) for process in range(3))
+    first, second, third = (steps(output, process) for process in range(3))
     counts = [first[number][0] for number in range(len(first))]  # none is missing
     assert [n for n, _ in itertools.groupby(counts)] == [ALL, FEWER, ALL]
     assert counts.index(FEWER) == LAST
@@ -113,17 +113,17 @@ def test_the_others_repeat_the_step_and_the_dead_comes_back(start, dies):
     for number, (count, new) in sorted(first.items()):
         np.testing.assert_allclose(new, after(number, w, count), atol=1e-5)
         w = np.float32(new)
-    assert said.count("weights 1.0 -2.0 3.0") == 3
+    assert output.count("weights 1.0 -2.0 3.0") == 3
 
 
 @pytest.mark.processes
 def test_the_others_end_with_process_0(start):
     with start(0, "before") as job:
-        said, errors = outputs(job)
+        output, errors = outputs(job)
     assert job.returncode == 1
     assert "the JAX distributed service detected fatal errors" in errors
-    assert "weights" not in said
-    assert max(steps(said, 1)) == LAST - 1
+    assert "weights" not in output
+    assert max(steps(output, 1)) == LAST - 1
 
 
 @pytest.mark.processes
@@ -132,8 +132,8 @@ def test_all_end_with_the_command_that_started_them(start):
         while "step" not in job.stdout.readline():
             assert job.poll() is None
         job.kill()
-        said, _ = outputs(job)
-    assert "weights" not in said
+        output, _ = outputs(job)
+    assert "weights" not in output
 
 
 def test_its_two_times_come_from_the_environment(monkeypatch):

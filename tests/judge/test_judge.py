@@ -121,9 +121,9 @@ def test_every_wrong_entry_of_an_answer_is_named():
 
 
 def test_a_number_that_is_wanted_is_not_given_away():
-    said = str(judge.value((449, "rows"), (448, "columns")))
-    assert "448" not in said
-    assert "columns" not in said
+    words = str(judge.value((449, "rows"), (448, "columns")))
+    assert "448" not in words
+    assert "columns" not in words
 
 
 # --------------------------------------------------------------------- an array
@@ -166,8 +166,8 @@ def test_integers_and_booleans_are_compared_exactly():
     assert not judge.value(jnp.asarray(big + np.eye(3)[0].astype(int)), big).passed
     flags = np.array([True, False])
     assert judge.value(jnp.asarray(flags), flags).passed
-    said = reasons_of(judge.value(jnp.asarray(~flags), flags))
-    assert "at [0] is False, wanted is True; 2 of 2 elements are wrong" in said
+    words = reasons_of(judge.value(jnp.asarray(~flags), flags))
+    assert "at [0] is False, wanted is True; 2 of 2 elements are wrong" in words
 
 
 def test_small_values_beside_large_ones_may_carry_the_rounding_of_the_large():
@@ -300,8 +300,8 @@ def test_temporaries_have_a_budget(mesh):
 
     used = measure(wasteful, a).temporaries
     judge.program(wasteful, wasteful, a, temporaries=used).require()
-    said = reasons_of(judge.program(wasteful, wasteful, a, temporaries=used - 1))
-    assert f"temporaries take {used} bytes, the budget allows {used - 1}" in said
+    words = reasons_of(judge.program(wasteful, wasteful, a, temporaries=used - 1))
+    assert f"temporaries take {used} bytes, the budget allows {used - 1}" in words
 
 
 def test_a_loop_of_unknown_length_exceeds_every_budget(mesh):
@@ -315,9 +315,9 @@ def test_a_loop_of_unknown_length_exceeds_every_budget(mesh):
         return jax.lax.while_loop(lambda x: x.max() > 0.1, body, x)
 
     verdict = judge.program(halve, lambda x: x / 128, x, counts={}, sent=10**9)
-    said = reasons_of(verdict)
-    assert "unknown all-reduces send nan bytes a device" in said
-    assert "a device sends nan bytes, the budget allows" in said
+    words = reasons_of(verdict)
+    assert "unknown all-reduces send nan bytes a device" in words
+    assert "a device sends nan bytes, the budget allows" in words
 
 
 def test_it_is_measured_where_its_arguments_lie(mesh):
@@ -364,8 +364,8 @@ def test_trees_of_outputs_are_judged_leaf_by_leaf(mesh):
     assert "the value at ['right'][0] is transposed" in verdict.reasons
     with pytest.raises(ValueError, match="pytree structure error"):
         judge.program(answer, reference, a, sharding={"middle": jax.P()})
-    said = reasons_of(judge.program(lambda a: (a, a), np.asarray, a))
-    assert said == "the number of values is 2, wanted is 1"
+    words = reasons_of(judge.program(lambda a: (a, a), np.asarray, a))
+    assert words == "the number of values is 2, wanted is 1"
 
 
 def test_the_pictures_are_of_the_output_that_is_wrong(mesh):
@@ -402,10 +402,10 @@ ERRORS = [
 )
 def test_a_program_that_cannot_be_judged_gets_a_reason(answer, kind):
     with jax.set_mesh(mesh_of(2, 4)):
-        said = reasons_of(judge.program(answer, np.asarray, table("x"), counts={}))
-    assert kind in said
-    assert ((answer, kind) in ERRORS) == said.startswith("your function raised ")
-    assert "\n" not in said
+        words = reasons_of(judge.program(answer, np.asarray, table("x"), counts={}))
+    assert kind in words
+    assert ((answer, kind) in ERRORS) == words.startswith("your function raised ")
+    assert "\n" not in words
 
 
 def test_the_words_are_those_of_the_file():
@@ -421,15 +421,15 @@ def test_a_pending_sum_is_no_result():
         return jnp.matmul(a, a.T, out_sharding=jax.P(unreduced={"x"}))
 
     with jax.set_mesh(mesh_of(2, 4)):
-        said = reasons_of(judge.program(answer, lambda a: a @ a.T, table(None, "x")))
-    assert said == "its sums are pending (unreduced) over x"
+        words = reasons_of(judge.program(answer, lambda a: a @ a.T, table(None, "x")))
+    assert words == "its sums are pending (unreduced) over x"
 
 
 def test_an_array_in_place_of_the_function_is_told_so(mesh):
     a = table("x")
-    said = reasons_of(judge.program(a + 1, lambda a: a + 1, a))
-    assert said.startswith("the answer is Array([[ 1., 2.,")
-    assert said.endswith("; the function itself is wanted")
+    words = reasons_of(judge.program(a + 1, lambda a: a + 1, a))
+    assert words.startswith("the answer is Array([[ 1., 2.,")
+    assert words.endswith("; the function itself is wanted")
 
 
 def test_the_reference_gets_numpy_so_that_any_one_liner_will_do(mesh):

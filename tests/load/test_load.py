@@ -168,12 +168,12 @@ def test_the_bytes_of_a_source_may_lie_the_other_way_round(table):
 
 def test_pieces_cover_a_block_and_none_is_larger_than_allowed():
     for limit in 1, 4, 30, 100, 10**6:
-        seen = np.zeros((7, 1, 5), int)
+        counts = np.zeros((7, 1, 5), int)
         for piece in pieces(((0, 7), (0, 1), (0, 5)), 4, limit):
-            part = seen[tuple(slice(*pair) for pair in piece)]
+            part = counts[tuple(slice(*pair) for pair in piece)]
             part += 1
             assert part.size * 4 <= max(limit, 4)
-        assert (seen == 1).all()
+        assert (counts == 1).all()
     assert list(pieces((), 4, 1)) == [()]
 
 
@@ -243,25 +243,25 @@ check_pieces(x, table, limit=20)
 
 @pytest.mark.processes
 def test_each_process_reads_its_share_once(four):
-    said = four.run("""
+    output = four.run("""
 source = Noted(table)
 right(read_slices(source, laid("x", "y")))
 source.reads""")
-    for process, text in enumerate(said.texts):
+    for process, text in enumerate(output.texts):
         rows = 4 * process, 4 * process + 4
         assert ast.literal_eval(text) == [(64, (rows, (0, 4))), (64, (rows, (4, 8)))]
-    said = four.run("""
+    output = four.run("""
 source = Noted(table)
 right(read_block(source, laid("x", "y")))
 source.reads""")
-    for process, text in enumerate(said.texts):
+    for process, text in enumerate(output.texts):
         rows = 4 * process, 4 * process + 4
         assert ast.literal_eval(text) == [(128, (rows, (0, 8)))]
-    said = four.run("""
+    output = four.run("""
 source = Noted(table)
 right(read_slices(source, laid("x")))
 source.reads""")
-    assert [len(ast.literal_eval(text)) for text in said.texts] == [1] * 4
+    assert [len(ast.literal_eval(text)) for text in output.texts] == [1] * 4
 
 
 @pytest.mark.processes
@@ -293,14 +293,14 @@ for spec in ("x", "y"), (None, "y"), (), ("y",):
 
 @pytest.mark.processes
 def test_a_scatter_keeps_all_bits_of_wide_numbers(four):
-    said = four.run("""
+    output = four.run("""
 import os
 wide = np.array([1 + 2**-40, np.nan, -0.0, np.inf] * 2)
 with jax.enable_x64(True):
     x = scatter(wide if me == 3 else None, laid("x"), root=3)
     check_pieces(x, wide)
 x.dtype""")
-    assert said.texts == ("dtype('float64')",) * 4
+    assert output.texts == ("dtype('float64')",) * 4
 
 
 @pytest.mark.processes
@@ -330,11 +330,11 @@ check_pieces(x, table)
 def test_all_learn_whose_shards_are_wrong(four):
     four.run("x = read_slices(table + (me == 2) * (np.arange(8) == 5), laid('x', 'y'))")
     words = "AssertionError: shards of process 2 are not what the source has"
-    said = [
+    output = [
         shown.error for shown in four.run("check_pieces(x, table)", raises=words).shown
     ]
-    assert all("all are right" in said[p] for p in (0, 1, 3))
-    assert "at [8, 5], where the source has" in said[2]
+    assert all("all are right" in output[p] for p in (0, 1, 3))
+    assert "at [8, 5], where the source has" in output[2]
 
 
 @pytest.mark.processes
@@ -391,7 +391,7 @@ for spec in ("x", "y"), (None, "y"):
 
 @pytest.mark.processes
 def test_batches_of_grain_go_on_where_they_stopped(four):
-    said = four.run(
+    output = four.run(
         """
 import grain
 data = grain.MapDataset.source(np.arange(64, dtype=np.float32)).shuffle(seed=7)
@@ -411,8 +411,8 @@ assert first[0].shape == (16,)
 [*first[1], *sum(rest, [])]""",
         timeout=SLOW,
     )
-    seen = [number for text in said.texts for number in ast.literal_eval(text)]
-    assert sorted(seen) == list(range(64))
+    numbers = [number for text in output.texts for number in ast.literal_eval(text)]
+    assert sorted(numbers) == list(range(64))
 
 
 @pytest.mark.processes
@@ -452,8 +452,8 @@ def test_the_kept_table_keeps_the_promise():
 @pytest.mark.processes
 def test_a_way_is_measured_again_and_the_other_rows_stay(tmp_path):
     rows = (ROOT / "docs/processes/data/load.csv").read_text().splitlines()
-    header, kept = rows[0], [row for row in rows if row.startswith("MPI")]
-    (tmp_path / "load.csv").write_text("\n".join([header, *kept, ""]))
+    header, mpi = rows[0], [row for row in rows if row.startswith("MPI")]
+    (tmp_path / "load.csv").write_text("\n".join([header, *mpi, ""]))
     words = "benchmarks/bench_load.py", tmp_path, "16", "memmap, rows", *BY_MPI
     done = subprocess.run(
         [sys.executable, *words],
@@ -470,4 +470,4 @@ def test_a_way_is_measured_again_and_the_other_rows_stay(tmp_path):
     )
     again, *others = (tmp_path / "load.csv").read_text().splitlines()[1:]
     assert again.startswith('"memmap, rows",rows,16,4.0,')
-    assert others == kept
+    assert others == mpi

@@ -80,9 +80,9 @@ def heard():
         signal.SIGINT: signal.default_int_handler,
         signal.SIGHUP: signal.SIG_DFL,
     }
-    kept = {number: signal.signal(number, does) for number, does in handlers.items()}
+    old = {number: signal.signal(number, does) for number, does in handlers.items()}
     yield
-    for number, does in kept.items():
+    for number, does in old.items():
         signal.signal(number, does)
 
 
@@ -436,15 +436,15 @@ def test_grace_lets_processes_save(left_behind):
         "    child.kill(); print('saved'); sys.exit(0)\n"
         f"signal.signal(signal.SIGTERM, save)\n{STAY}child.wait()"
     )
-    said = []
+    lines = []
 
     def act(job):
         job.terminate()
-        said.extend(job.stdout.read().split("\n"))
+        lines.extend(job.stdout.read().split("\n"))
 
     code, _ = left_behind(act, "--grace", "100", script=script)
     assert code == 128 + signal.SIGTERM
-    assert sorted(said) == ["", "[0] saved", "[1] saved", "[2] saved"]
+    assert sorted(lines) == ["", "[0] saved", "[1] saved", "[2] saved"]
 
 
 @pytest.mark.processes

@@ -215,7 +215,7 @@ def test_the_gpus_are_told_apart_by_their_numbers():
 
 
 @pytest.fixture
-def carried(monkeypatch):
+def carry(monkeypatch):
     """Return sizes in place of a mesh of make-believe devices, None for a refusal."""
 
     def sizes_of(devices, *sizes):
@@ -238,14 +238,14 @@ def carried(monkeypatch):
         ((1, 1, 1), [(1,), (1, 1)], [(2,)]),
     ],
 )
-def test_a_torus_carries_meshes_whose_axes_are_whole(carried, torus, fits, splits):
-    assert [carried(chips(*torus), *sizes) for sizes in fits] == fits
-    assert [carried(chips(*torus), *sizes) for sizes in splits] == [None] * len(splits)
+def test_a_torus_carries_meshes_whose_axes_are_whole(carry, torus, fits, splits):
+    assert [carry(chips(*torus), *sizes) for sizes in fits] == fits
+    assert [carry(chips(*torus), *sizes) for sizes in splits] == [None] * len(splits)
 
 
-def test_two_cores_of_a_chip_are_an_axis_more(carried):
-    assert carried(chips(2, 2, 1, cores=2), 4, 2) == (4, 2)
-    assert carried(chips(2, 2, 1, cores=2), 2, 2, 2) == (2, 2, 2)
+def test_two_cores_of_a_chip_are_an_axis_more(carry):
+    assert carry(chips(2, 2, 1, cores=2), 4, 2) == (4, 2)
+    assert carry(chips(2, 2, 1, cores=2), 2, 2, 2) == (2, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -258,15 +258,13 @@ def test_two_cores_of_a_chip_are_an_axis_more(carried):
         ((8, 4), [], [(12,), (3, 4)]),
     ],
 )
-def test_hosts_carry_meshes_that_lie_evenly_on_them(carried, hosts, fits, uneven):
-    assert [carried(on_hosts(*hosts), *sizes) for sizes in fits] == fits
-    assert [carried(on_hosts(*hosts), *sizes) for sizes in uneven] == [None] * len(
-        uneven
-    )
+def test_hosts_carry_meshes_that_lie_evenly_on_them(carry, hosts, fits, uneven):
+    assert [carry(on_hosts(*hosts), *sizes) for sizes in fits] == fits
+    assert [carry(on_hosts(*hosts), *sizes) for sizes in uneven] == [None] * len(uneven)
 
 
 @pytest.mark.parametrize("hosts", [(8,), (4, 4), (8, 8), (4, 4, 4), (6, 6)])
-def test_even_is_what_a_count_of_members_on_hosts_says(carried, hosts):
+def test_even_is_what_a_count_of_members_on_hosts_says(carry, hosts):
     """A line of devices along an axis has as many members on each host it meets."""
     devices = on_hosts(*hosts)
     places = np.array([device.process_index for device in devices])
@@ -342,14 +340,14 @@ def test_without_a_measure_no_bytes_are_told():
 
 def test_the_mesh_is_in_context_where_arguments_are_made():
     mesh = fitting_mesh(jax.devices(), [8], ["x"], jax.sharding.AxisType.Auto)
-    seen = []
+    same = []
 
     def arguments(given):
-        seen.append(jax.sharding.get_mesh() == given == mesh)
+        same.append(jax.sharding.get_mesh() == given == mesh)
         return rows_of(given, (8,))
 
     compile_on(jnp.sum, arguments, {"cpu": mesh})
-    assert seen == [True]
+    assert same == [True]
 
 
 def test_a_collective_stands_once_however_it_is_written():

@@ -33,8 +33,8 @@ def held(a):
     there = np.zeros(64, int)
     for shard in a.addressable_shards:
         there[shard.device.id] += shard.data.nbytes
-    told = meshes.bytes_held({"one": a, "two": [a]})
-    return there, np.array([told.get(i, 0) for i in range(64)])
+    sizes = meshes.bytes_held({"one": a, "two": [a]})
+    return there, np.array([sizes.get(i, 0) for i in range(64)])
 
 
 def missing(p):
@@ -48,18 +48,18 @@ def missing(p):
             for each in (s.devices_indices_map(a.shape) for s in (a.sharding, target))
         )
         lacks = {i: len(after[i] - before.get(i, set())) for i in sorted(after)}
-        told = meshes.bytes_missing(a, target)
-        assert [*told] == [*lacks]
+        sizes = meshes.bytes_missing(a, target)
+        assert [*sizes] == [*lacks]
         size = a.dtype.itemsize
-        return np.array([*lacks.values()]) * size, np.array([*told.values()])
+        return np.array([*lacks.values()]) * size, np.array([*sizes.values()])
 
     return counts
 
 
 def alike(p, arrays, result, expected):
     """Both counts are the same; that of two arrays is twice that of one."""
-    there, told = result
-    np.testing.assert_array_equal(told, there * expected)
+    there, found = result
+    np.testing.assert_array_equal(found, there * expected)
 
 
 def target(name, call, times):

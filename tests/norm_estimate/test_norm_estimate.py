@@ -65,9 +65,9 @@ def test_blocks_and_whole_arrays_tell_the_same_from_below(shape, dtype):
             inverse = np.linalg.inv(with_condition(n, c, np.dtype(dtype)))
             inverse = inverse.astype(dtype)
             found = norms_in_blocks(inverse, weights.astype(dtype))
-            told = whole(inverse, weights.astype(dtype))
+            computed = whole(inverse, weights.astype(dtype))
             for mine, theirs, truth in zip(
-                found, told, truths(inverse, weights), strict=True
+                found, computed, truths(inverse, weights), strict=True
             ):
                 rtol = 1e-3 if np.finfo(dtype).bits == 32 else 1e-10
                 np.testing.assert_allclose(mine, theirs, rtol)

@@ -451,9 +451,9 @@ EYES = {
 
 @pytest.mark.parametrize("eye", EYES)
 def test_the_colours_differ_for_every_eye(eye):
-    seen = [lab(np.array(EYES[eye]) @ channels(colour)) for colour in COLOURS]
+    labs = [lab(np.array(EYES[eye]) @ channels(colour)) for colour in COLOURS]
     assert len(set(COLOURS)) == 8
-    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 12
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(labs, 2)) > 12
 
 
 def test_every_number_has_contrast():
@@ -489,9 +489,9 @@ def test_the_words_say_which_device_holds_what(spec, mesh):
     picture = draw(struct((16, 8), mesh, spec))
     root = parse(picture)
     assert root.get("role") == "img"
-    said = root.get("aria-label")
+    label = root.get("aria-label")
     for device, ((r0, r1), (c0, c1)) in picture.boxes.items():
-        assert re.search(rf"\b{device}\b[^;\[]* holds? \[{r0}:{r1}, {c0}:{c1}\]", said)
+        assert re.search(rf"\b{device}\b[^;\[]* holds? \[{r0}:{r1}, {c0}:{c1}\]", label)
 
 
 def test_it_fits_a_phone_and_stays_legible():

@@ -225,9 +225,9 @@ def waits(monkeypatch):
     return waits
 
 
-@pytest.mark.parametrize("said", [STRANGE["one field"], STRANGE["huge"], b"", b"half"])
+@pytest.mark.parametrize("words", [STRANGE["one field"], STRANGE["huge"], b"", b"half"])
 @pytest.mark.processes
-def test_strangers_hold_nobody_up(port, said, waits):
+def test_strangers_hold_nobody_up(port, words, waits):
     """Eight of them, who stay until the others have met; no read waits for one."""
     strangers = []
 
@@ -236,7 +236,7 @@ def test_strangers_hold_nobody_up(port, said, waits):
             with contextlib.suppress(ConnectionRefusedError):
                 strangers.append(socket.create_connection(("127.0.0.1", port)))
                 with contextlib.suppress(OSError):
-                    strangers[-1].sendall(said)
+                    strangers[-1].sendall(words)
             time.sleep(0.01)
 
     visit = threading.Thread(target=knock)
@@ -271,31 +271,31 @@ def test_what_came_during_a_stall_counts(monkeypatch):
 def test_what_a_report_says_cannot_steer_a_terminal():
     evil = "\x1b]0;mine\x07\x1b[2J\u202e"
     line = foreign(host=evil, complaints=[evil + "x" * 10_000] * 99)
-    said = preflight.parse_report(line)
-    verdict = "\n".join(judge([a_report(0), said]))
+    report = preflight.parse_report(line)
+    verdict = "\n".join(judge([a_report(0), report]))
     assert all(c.isprintable() or c == "\n" for c in verdict)
     assert len(verdict) < 20_000
 
 
 def test_what_answers_in_the_place_of_process_0_is_no_verdict():
     assert preflight.parse_verdict(["\x1b[2Ja"]) == ["?[2Ja"]
-    for said in {}, "[]", [1], None:
+    for message in {}, "[]", [1], None:
         with pytest.raises(ValueError, match="no verdict"):
-            preflight.parse_verdict(said)
+            preflight.parse_verdict(message)
 
 
 @pytest.mark.processes
 def test_whoever_waits_says_for_whom_and_goes_on(port, monkeypatch):
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", text)
     monkeypatch.setattr(preflight, "REMINDER_SECONDS", 1)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(meet, port, (3, 0))
         second = pool.submit(meet, port, (3, 2))
-        while "have not come" not in said.getvalue():
+        while "have not come" not in text.getvalue():
             assert not first.done()
             time.sleep(0.01)
-        assert "preflight, after 1 s: processes 1 have not come yet" in said.getvalue()
+        assert "preflight, after 1 s: processes 1 have not come yet" in text.getvalue()
         late = meet(port, (3, 1))
         assert all(isinstance(one, dict) for one in late + first.result())
         assert isinstance(second.result()[0], dict)

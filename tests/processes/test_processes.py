@@ -137,8 +137,8 @@ f = jax.jit(lambda x: jax.debug.callback(late, x))
 spread = jax.NamedSharding(jax.make_mesh((8,), ("x",)), jax.P("x"))
 ones = jax.device_put(np.ones(8, np.float32), spread)
 """)
-    said = four.run("f(ones.sum()); None").texts
-    assert said == ("x is 8.0", "", "", "")  # it is called on device 0 only
+    texts = four.run("f(ones.sum()); None").texts
+    assert texts == ("x is 8.0", "", "", "")  # it is called on device 0 only
 
 
 @pytest.mark.processes
@@ -146,10 +146,10 @@ def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
     four.run("x = multihost_utils.process_allgather(jnp.ones(2)); os.system('echo no')")
     assert capfd.readouterr() == ("", "")
     four.run("import warnings\nif me == 2: warnings.warn('careful')")
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("[process 2]\n")
-    assert "UserWarning: careful" in said.err
+    streams = capfd.readouterr()
+    assert streams.out == ""
+    assert streams.err.startswith("[process 2]\n")
+    assert "UserWarning: careful" in streams.err
 
 
 @pytest.mark.processes
@@ -207,8 +207,8 @@ total, whole, turned = talk(numbers)
 @pytest.mark.processes
 def test_without_initialize_each_is_alone():
     with Processes(2, devices=3, timeout=SLOW, initialize=False) as two:
-        seen = two.run("import jax\njax.process_count(), jax.device_count()")
-    assert str(seen) == "[every process]\n(1, 3)"
+        output = two.run("import jax\njax.process_count(), jax.device_count()")
+    assert str(output) == "[every process]\n(1, 3)"
 
 
 @pytest.mark.processes

@@ -120,12 +120,12 @@ with jax.set_mesh(mesh):
 
 def heard(job, words):
     """Return what a job prints, up to the line with these words."""
-    said = ""
-    while words not in said:
+    output = ""
+    while words not in output:
         line = job.stdout.readline()
         assert line, f"{words} was not printed"
-        said += line
-    return said
+        output += line
+    return output
 
 
 class Run:
@@ -146,9 +146,9 @@ class Run:
             stderr=subprocess.PIPE,
             text=True,
         ) as job:
-            said = act(job) + job.stdout.read() if act else ""
+            output = act(job) + job.stdout.read() if act else ""
             out, self.errors = job.communicate(timeout=2 * SLOW)
-        self.code, self.out = job.returncode, said + out
+        self.code, self.out = job.returncode, output + out
         self.warnings = re.findall(r"^\[\d\] .+", self.errors, re.M)
         # the end of the file comes only when nobody is left who could write
         assert os.read(self.alive, 1) == b""
@@ -280,9 +280,9 @@ def test_a_notice_to_one_process_makes_all_save_and_asks_for_a_restart(
 @pytest.mark.processes
 def test_a_notice_to_the_launcher_saves_and_stops(run, undisturbed):
     def act(job):
-        said = heard(job, "waiting")
+        output = heard(job, "waiting")
         job.terminate()
-        return said
+        return output
 
     run("wait", "--grace", "100", act=act)
     assert run.code == 128 + signal.SIGTERM
@@ -293,8 +293,8 @@ def test_a_notice_to_the_launcher_saves_and_stops(run, undisturbed):
     assert run.digests == undisturbed.digests
 
 
-NOTED = """
-def noted(state, number):
+SHOW = """
+def show(state, number):
     if number == 5:
         print("is training", flush=True)
     return learn(state, number)
@@ -309,9 +309,9 @@ def test_the_documented_command_saves_when_the_launcher_is_told_to_end(tmp_path)
     module = Path(restart.__file__).read_text()
     long = module.replace("run(sys.argv[1], 100)", "run(sys.argv[1], 10**6)")
     rare = long.replace("every=20", "every=10**6")  # so that only the notice saves
-    noted = rare.replace("def run(", NOTED).replace("train(learn,", "train(noted,")
-    assert len({module, long, rare, noted}) == 4
-    (tmp_path / "restart.py").write_text(noted)
+    shown = rare.replace("def run(", SHOW).replace("train(learn,", "train(show,")
+    assert len({module, long, rare, shown}) == 4
+    (tmp_path / "restart.py").write_text(shown)
     shutil.copy(LOCAL, tmp_path)
     line = [sys.executable, *words.split()]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -498,13 +498,13 @@ def refuses(folder, right):
 
 def refusals(folder, right, harm):
     """Do this harm to each file in turn; return how often the checkpoint is refused."""
-    kept = shutil.copytree(folder / "8", folder / "kept")
+    copy = shutil.copytree(folder / "8", folder / "kept")
     refused = 0
-    for path in sorted(path for path in kept.rglob("*") if path.is_file()):
-        HARMS[harm](folder / "8" / path.relative_to(kept))
+    for path in sorted(path for path in copy.rglob("*") if path.is_file()):
+        HARMS[harm](folder / "8" / path.relative_to(copy))
         refused += refuses(folder, right)
         shutil.rmtree(folder / "8")
-        shutil.copytree(kept, folder / "8")
+        shutil.copytree(copy, folder / "8")
     return refused
 
 
@@ -571,7 +571,7 @@ def test_a_second_job_in_the_folder_is_refused_and_neither_loses_a_step(
     second = []
 
     def act(job):
-        said = heard(job, "waiting")
+        output = heard(job, "waiting")
         line = [sys.executable, LOCAL, "-n", "2", "--devices", "2", "script.py"]
         names = "folder", str(STEPS), str(EVERY), "none", "0"
         done = subprocess.run(
@@ -583,9 +583,9 @@ def test_a_second_job_in_the_folder_is_refused_and_neither_loses_a_step(
             timeout=SLOW,
         )
         second.append(done)
-        said += heard(job, f" step {STEPS} ")  # all that the undisturbed run did
+        output += heard(job, f" step {STEPS} ")  # all that the undisturbed run did
         job.terminate()
-        return said
+        return output
 
     run("wait", "--grace", "100", act=act, steps=10**5)  # longer than the other starts
     (refused,) = second

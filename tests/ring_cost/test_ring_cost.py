@@ -151,11 +151,11 @@ def copied(n, way, start):
     """Return what links carry of a block that all n need: a copy stays on its way."""
     if way in ("switch", "doubling"):  # each copy is one of n - 1 messages
         return {(start, "out"): n - 1}
-    carried = Counter()
+    loads = Counter()
     for goal in range(n):
         for share, links in ROUTES[way](n, start, goal):
-            carried |= Counter(dict.fromkeys(links, share))
-    return carried
+            loads |= Counter(dict.fromkeys(links, share))
+    return loads
 
 
 def gather(axes):
@@ -196,12 +196,12 @@ def turns(n, way):
     have, turn = [{rank} for rank in range(n)], 0
     while any(len(blocks) < n for blocks in have):
         sent = [{rank} for rank in range(n)] if way == "switch" else have
-        told = [[rank + away for away in FROM[way](turn)] for rank in range(n)]
+        peers = [[rank + away for away in FROM[way](turn)] for rank in range(n)]
         if way == "line":
-            told = [[other for other in others if 0 <= other < n] for others in told]
+            peers = [[other for other in others if 0 <= other < n] for others in peers]
         have = [
             blocks.union(*(sent[other % n] for other in others))
-            for blocks, others in zip(have, told, strict=True)
+            for blocks, others in zip(have, peers, strict=True)
         ]
         turn += 1
     return turn

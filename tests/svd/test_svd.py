@@ -338,12 +338,12 @@ def test_what_has_no_answer_is_refused(f, complaint):
 def test_the_gradient_that_the_refusal_names_is_that_of_the_values():
     a = with_values(np.array([5, 3, 1e-9]), (20, 12))
 
-    def named(a):
+    def loss(a):
         u, _, vh, _ = randomized_svd(jax.lax.stop_gradient(a), 2, Sketch(KEY))
         return jnp.einsum("ik,ij,kj->k", u.conj(), a, vh.conj()).real.sum()
 
     with devices((2, 4), AxisType.Auto):
-        ours = jax.grad(named)(a)
+        ours = jax.grad(loss)(a)
     truth = jax.grad(lambda a: jnp.linalg.svd(a, compute_uv=False)[:2].sum())(a)
     np.testing.assert_allclose(ours, truth, atol=1e-9)
 

@@ -467,8 +467,8 @@ def test_a_step_keeps_the_shardings_of_any_state(kind):
         layout = jax.tree.map(lambda leaf: leaf.sharding, state)
         batch = jax.device_put(tuple(pair()), jax.P("data"))
         state, _ = train_step(loss, optimizer, state)(state, batch)
-    for leaf, kept in zip(*map(jax.tree.leaves, (state, layout)), strict=True):
-        assert leaf.sharding.is_equivalent_to(kept, leaf.ndim)
+    for leaf, sharding in zip(*map(jax.tree.leaves, (state, layout)), strict=True):
+        assert leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
 
 
 @one_kind_of_each_way
