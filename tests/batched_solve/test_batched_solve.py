@@ -136,7 +136,7 @@ def test_a_loop_in_the_global_view_asks_all_devices(kind):
 
 
 @each_kind
-def test_it_takes_the_iterations_that_the_spread_demands_and_ends_well_before_the_limit(
+def test_iterations_follow_the_spread_and_end_before_the_limit(
     kind,
 ):
     a, b = systems()

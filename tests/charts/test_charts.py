@@ -127,7 +127,7 @@ def test_spans_lie_where_their_times_are(end, narrow):
         assert stop == pytest.approx(100 * times[1] / (end or 8), abs=0.01)
 
 
-def test_a_lane_has_a_height_of_its_own_and_its_name_beside_it():
+def test_a_lane_has_its_own_height_and_name():
     chart = timeline(WORK)
     heights = {}
     for title, *_, inner in spans(chart):

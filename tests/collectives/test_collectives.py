@@ -172,7 +172,7 @@ def test_each_does_what_the_built_in_one_does_in_its_bytes(case, mesh, axis):
 
 @settings(deadline=None, derandomize=True, max_examples=20)
 @given(st.data())
-def test_any_block_along_any_axes_of_any_type_is_right_and_costs_what_it_should(data):
+def test_any_block_is_right_and_costs_what_it_should(data):
     mesh, axis = data.draw(st.sampled_from(MESHES)), data.draw(st.sampled_from(AXES))
     case = data.draw(st.sampled_from([c for c in CASES if possible(c, mesh, axis)]))
     n = count(mesh, axis) * data.draw(st.integers(1, 3))
@@ -263,7 +263,7 @@ def test_all_devices_get_the_same_bits(case):
 @pytest.mark.parametrize(
     ("case", "size"), [("gather", 8), ("scatter", 8), ("gather", 5), ("reduce", 5)]
 )
-def test_messages_are_as_many_as_rounds_and_rounds_half_as_many_both_ways(case, size):
+def test_messages_are_rounds_and_half_as_many_both_ways(case, size):
     ours, kind, _, _ = CASES[case]
     both, _, _, _ = CASES[f"{case} both ways"]
     with devices((size, 1)):
@@ -311,7 +311,7 @@ def test_an_exchange_may_split_and_join_any_axes(axes):
         np.testing.assert_array_equal(ours(array), np.stack(rows, axis=1))
 
 
-def test_one_axis_may_be_manual_while_the_other_is_left_to_the_compiler():
+def test_one_axis_may_be_manual_and_the_other_auto():
     mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     with jax.set_mesh(mesh):
         array = jax.device_put(np.arange(64).reshape(8, 8), BLOCKS)

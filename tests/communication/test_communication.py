@@ -120,7 +120,7 @@ def test_the_groups_are_the_lines_of_the_mesh_along_the_axis(mesh):
 
 
 @pytest.mark.parametrize("axes", ["y", "z", ("x", "z"), ("z", "y"), ("y", "x", "z")])
-def test_a_sum_over_several_axes_names_them_in_the_order_of_the_mesh(axes):
+def test_the_axes_of_a_sum_are_in_the_order_of_the_mesh(axes):
     mesh = mesh_of(MESHES["cube"])
     program = measure(manual(mesh, lambda b: lax.psum(b, axes)), blocks(mesh))
     (collective,) = program.collectives

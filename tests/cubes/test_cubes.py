@@ -77,7 +77,7 @@ def test_every_block_is_seen_or_named_as_behind_others(spec, some):
     assert ids == ", ".join(map(str, hidden))
 
 
-def test_of_eight_blocks_the_one_at_the_back_below_at_the_left_is_hidden():
+def test_of_eight_blocks_the_lower_left_one_behind_is_hidden():
     assert cube(picture(jax.P("x", "y", "z"))).caption.endswith("behind others: 6")
     assert "behind" not in cube(picture(jax.P(("x", "y", "z")))).caption
     assert "behind" not in cube(picture(jax.P(None, "y", ("x", "z")))).caption
@@ -94,7 +94,7 @@ def test_faces_lie_beside_each_other(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_axis_0_goes_back_axis_1_down_and_axis_2_to_the_right(spec):
+def test_the_axes_go_back_down_and_to_the_right(spec):
     """On each side, a block that is further along an axis lies where the axis goes."""
     moves, moved = np.array([[0.866, -0.5], [0, 1], [0.866, 0.5]]), 0
     sides = {}
@@ -188,7 +188,7 @@ def test_text_on_the_darkest_side_is_read_as_well_as_axe_asks():
         assert (light(fill) + 0.05) / (light(ink) + 0.05) > 4.5
 
 
-def test_a_cube_stands_in_rows_and_films_and_prints_as_the_picture_does():
+def test_a_cube_stands_in_rows_and_films():
     plain = picture(jax.P("x", "y", "z"))
     drawn = cube(plain)
     assert drawn.words == plain.words

@@ -297,7 +297,7 @@ def test_each_message_of_a_turn_is_recorded():
     }
 
 
-def test_summands_of_a_sum_are_the_devices_that_gave_a_power_of_two():
+def test_summands_are_the_devices_that_gave_powers_of_two():
     for devices in itertools.chain.from_iterable(
         itertools.combinations(range(8), n) for n in range(4)
     ):

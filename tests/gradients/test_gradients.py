@@ -112,7 +112,7 @@ def once(mesh):
 
 
 @each_mesh
-def test_the_gradient_of_a_step_is_that_of_the_mean_over_all_examples(mesh, kind):
+def test_the_gradient_is_that_of_the_mean_over_examples(mesh, kind):
     batches, weights = examples(3, 24), chance(3, 24)
     with devices(mesh, kind):
         params = place(network())

@@ -217,9 +217,7 @@ def test_every_process_says_what_happened_to_the_last(case, results):
 
 @pytest.mark.parametrize("case", ["suspended", "stuck"])
 @pytest.mark.processes
-def test_who_cannot_speak_in_time_shows_its_python_lines_when_it_is_ended(
-    case, results
-):
+def test_a_process_without_an_answer_shows_its_stack(case, results):
     """By JAX, which finds process 0 gone, or by the second clock; or it woke up."""
     (*_, one) = results(case)
     assert re.search("Fatal Python error: Aborted|Timeout|- process 2", one.warned), one

@@ -156,7 +156,7 @@ def test_what_has_no_derivative_says_so():
 
 
 @pytest.mark.parametrize(("kind", "other"), [(EXPLICIT, AUTO), (AUTO, EXPLICIT)])
-def test_a_batch_lies_along_an_axis_of_its_own_on_a_mesh_with_other_names(kind, other):
+def test_a_batch_has_an_axis_of_its_own_under_other_names(kind, other):
     a, b = noise(2, 8, 8), noise(2, 8, 4)
 
     def both(a, b):
@@ -216,7 +216,7 @@ def measured(mesh, n):
 @pytest.mark.parametrize(
     ("mesh", "n"), [((2, 4), 128), each_week((2, 4), 512), ((4, 2), 128)]
 )
-def test_a_device_holds_a_few_blocks_and_a_step_sends_a_panel_and_its_rows(mesh, n):
+def test_a_step_sends_a_panel_and_its_rows(mesh, n):
     (x, y), (solve, (steps, width, *_)) = mesh, measured(mesh, n)
     assert solve.temporaries < 4.5 * 4 * n * n / 8
     windows = sum((last - i) * (steps - i) for i, last in stages(steps))

@@ -312,7 +312,7 @@ def test_a_scatter_from_nothing_is_refused_everywhere(four):
 
 
 @pytest.mark.processes
-def test_a_scatter_works_inside_a_mesh_and_on_a_part_of_the_devices(four):
+def test_a_scatter_works_inside_a_mesh_and_on_some_devices(four):
     four.run("""
 some = jax.sharding.Mesh(np.array(jax.devices())[2:6], ("d",),
                          axis_types=mesh.axis_types[:1])

@@ -204,7 +204,7 @@ ZOO = {
 
 @tall_and_flat
 @pytest.mark.parametrize("name", ZOO)
-def test_l_times_u_is_a_and_grows_as_with_lapack_for_every_kind_of_matrix(name, mesh):
+def test_l_times_u_is_a_and_grows_as_with_lapack(name, mesh):
     """Element by element, in units of rounding: Higham's bound for any LU."""
     a = ZOO[name]
     with devices(mesh):
@@ -217,7 +217,7 @@ def test_l_times_u_is_a_and_grows_as_with_lapack_for_every_kind_of_matrix(name, 
 
 
 @tall_and_flat
-def test_wilkinsons_matrix_grows_by_a_factor_of_2_a_column_and_no_more(mesh):
+def test_wilkinsons_matrix_grows_by_2_a_column_at_most(mesh):
     """Its columns stand in the order of elimination, which makes pivoting useless."""
     with devices(mesh):
         a = wilkinson(N)[:, np.argsort(columns(N))]
@@ -806,9 +806,7 @@ def test_a_batch_lies_along_an_axis_of_its_own(kind, other):
 @pytest.mark.parametrize(
     ("axes", "kinds"), combine([(None, 0), (0, None)], TWO_KINDS[1:3], strength=1)
 )
-def test_one_matrix_serves_a_batch_of_sides_and_one_side_a_batch_of_matrices(
-    axes, kinds
-):
+def test_a_batch_may_be_of_sides_or_of_matrices_alone(axes, kinds):
     a, b = noise(2, 8, 8), noise(2, 8)
     matrices, sides = a if axes[0] == 0 else a[0], b if axes[1] == 0 else b[0]
     with users_mesh(*kinds):

@@ -158,7 +158,7 @@ def test_libtpu_is_asked_for_a_topology_and_xla_for_hosts_of_gpus(asked):
     assert own[2] == {"topology": "1x2x4", "target_config": "gpu_device_info { }"}
 
 
-def test_a_machine_asked_for_twice_is_the_same_and_its_list_is_ours(asked):
+def test_a_machine_described_twice_is_the_same(asked):
     first = described("h100")
     second = described("h100")
     assert first == second
@@ -310,7 +310,7 @@ def rows_of(mesh, *shapes):
     return [jax.ShapeDtypeStruct(s, "float32", sharding=sharding) for s in shapes]
 
 
-def test_a_row_says_what_is_sent_and_held_and_how_long_it_took():
+def test_a_row_has_bytes_sent_bytes_held_and_the_time():
     meshes = {
         name: fitting_mesh(jax.devices()[:count], [count], ["x"])
         for name, count in {"eight": 8, "two": 2}.items()

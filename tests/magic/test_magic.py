@@ -131,7 +131,7 @@ def test_each_process_has_the_colour_of_its_number():
     assert [colour for (colour,) in bars] == [*magic.COLOURS, *magic.COLOURS[:2]]
 
 
-def test_what_is_shown_is_escaped_and_a_value_keeps_its_form_for_the_web():
+def test_text_is_escaped_and_a_value_keeps_its_html():
     shown = Shown(printed="<above>", value="Bold()", html="<b>1</b>", error="<below>")
     page = magic.as_html(Output((shown,)))
     assert page.index("&lt;above&gt;") < page.index("<b>1</b>")

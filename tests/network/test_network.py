@@ -225,7 +225,7 @@ def test_every_row_has_the_bytes_of_the_formula_of_today():
         assert int(row["theory"]) == tool.theory(*case)
 
 
-def test_what_left_a_host_was_at_most_six_parts_in_a_hundred_more():
+def test_hosts_sent_at_most_six_percent_more():
     for row in LARGE:
         theory = int(row["theory"])
         for host in ("host0", "host1"):

@@ -179,7 +179,7 @@ def test_the_neutral_element_changes_no_reduction(name, dtype):
         np.testing.assert_array_equal(reduce(jnp.append(cells, element)), reduce(cells))
 
 
-def test_a_complex_sum_has_a_neutral_element_and_a_complex_maximum_has_none():
+def test_complex_sums_have_a_neutral_element_and_maxima_none():
     assert neutral("sum", np.complex64) == 0
     with pytest.raises(ValueError, match=r"neutral element .* 'max' over complex64"):
         neutral("max", np.complex64)

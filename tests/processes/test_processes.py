@@ -321,7 +321,7 @@ def test_a_process_that_is_not_there_cannot_be_expected_to_raise(four):
 
 
 @pytest.mark.processes
-def test_when_the_time_is_over_all_are_ended_and_what_was_printed_is_kept(two):
+def test_a_timeout_ends_all_and_keeps_what_was_printed(two):
     ids = two.ids
     cell = "print('I am', me)\nif me == 0:\n    multihost_utils.sync_global_devices('')"
     error = refused(two, cell, timeout=20)

@@ -108,7 +108,7 @@ def test_an_array_may_have_any_number_of_axes(shape):
         np.testing.assert_array_equal(draw(), random.bits(KEY, shape))
 
 
-def test_a_block_costs_a_device_no_more_than_a_draw_of_its_size():
+def test_a_block_costs_no_more_than_a_draw_of_its_size():
     with devices((8, 1)):
         ours = by_block(lambda spec: block_bits(KEY, (128, 64), spec), P("x"))
         own = by_block(lambda spec: random.bits(KEY, (128, 64)), P("x"))

@@ -107,7 +107,7 @@ def test_double_precision_stays_double_under_strict_promotion(n):
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_what_fills_up_is_not_read_and_a_batch_stays_on_its_axis(kind):
+def test_padding_is_not_read_and_a_batch_stays(kind):
     n, whole = 90, np.random.default_rng(0).standard_normal((2, 90), np.float32)
     with devices((2, 4), kind, ("more", "x")):
         plan = real_vector.half_of(n, "x")

@@ -222,7 +222,7 @@ def test_an_undisturbed_run_says_nothing_but_its_own(undisturbed):
 
 
 @pytest.mark.processes
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(run, undisturbed):
+def test_a_run_killed_repeatedly_ends_with_the_same_bits(run, undisturbed):
     run("kill", "--max-restarts", str(KILLS), seed=SEED)
     assert run.code == 0, run.errors
     kills = re.findall(r"^\[(\d)\] killed (saving|training)$", run.out, re.M)
@@ -253,9 +253,7 @@ def nothing_is_lost(out):
 
 
 @pytest.mark.processes
-def test_an_exception_in_one_process_ends_all_and_the_next_start_goes_on(
-    run, undisturbed
-):
+def test_after_an_exception_the_next_start_goes_on(run, undisturbed):
     run("raise")
     assert run.code == 1
     assert "ArithmeticError: process 1 has had enough" in run.errors
@@ -266,9 +264,7 @@ def test_an_exception_in_one_process_ends_all_and_the_next_start_goes_on(
 
 
 @pytest.mark.processes
-def test_a_notice_to_one_process_makes_all_save_and_asks_for_a_restart(
-    run, undisturbed
-):
+def test_a_notice_to_one_process_makes_all_save(run, undisturbed):
     run("preempt", "--max-restarts", "1")
     assert run.code == 0, run.errors
     assert run.errors.count("has saved with code 75") == 1
@@ -565,9 +561,7 @@ def test_the_only_checkpoint_is_damaged(saved):
 
 
 @pytest.mark.processes
-def test_a_second_job_in_the_folder_is_refused_and_neither_loses_a_step(
-    run, undisturbed, tmp_path
-):
+def test_a_second_job_is_refused_and_neither_loses_a_step(run, undisturbed, tmp_path):
     second = []
 
     def act(job):
@@ -658,9 +652,7 @@ def test_a_job_waits_for_the_lock_of_its_own_dead_machine(
     os.close(held)
 
 
-def test_a_lock_that_is_removed_while_we_wait_for_it_is_not_taken_for_ours(
-    tmp_path, monkeypatch
-):
+def test_a_lock_removed_during_the_wait_is_not_ours(tmp_path, monkeypatch):
     lock, removed = tmp_path / "lock", []
 
     def lockf(held, _):

@@ -222,7 +222,7 @@ def test_steps_of_axes_add_up():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_a_ring_one_way_and_a_switch_are_the_formulas_of_a_ring(kind, size):
+def test_a_ring_and_a_switch_have_the_formulas_of_a_ring(kind, size):
     """But in an all-to-all, whose pieces a ring passes on."""
     for way in ("switch",) if kind == "all-to-all" else ("switch", "one way"):
         assert hops(kind, [(size, way)]) == ring_rounds(kind, size)

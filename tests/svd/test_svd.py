@@ -146,7 +146,7 @@ def test_derivatives_are_those_of_lapack_first_and_second(kind, dtype):
         np.testing.assert_allclose(answer, truth, rtol=1e-9, atol=1e-9)
 
 
-def test_equal_values_and_zeros_have_slopes_and_their_vectors_say_that_they_have_none():
+def test_equal_values_and_zeros_have_slopes_and_their_vectors_none():
     equal = np.eye(16, 3)
     zero = noise(16, 3) * [1, 1, 0]
     for a in equal, zero:

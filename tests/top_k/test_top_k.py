@@ -223,7 +223,7 @@ def test_a_gradient_under_strict_promotion_and_64_bits(kind):
     np.testing.assert_array_equal(gradient, wanted)
 
 
-def test_what_has_no_order_and_a_k_that_is_no_number_of_things_are_refused():
+def test_types_without_an_order_and_an_impossible_k_are_refused():
     with pytest.raises(ValueError, match="complex numbers have no order"):
         top_k(scores(4, 8, dtype=np.complex64), 2)
     with pytest.raises(ValueError, match=r"k = 2.5 of 8 numbers a row"):

@@ -85,7 +85,7 @@ def test_a_vector_is_one_line_and_a_number_one_word(n):
     assert [word for *_, word in words] == ["0-7", "0.25"]
 
 
-def test_a_terminal_prints_a_line_for_each_device_and_screen_readers_tell_them():
+def test_terminals_and_screen_readers_get_a_line_a_device():
     x = placed(np.arange(8, dtype=np.float32).reshape(2, 4), jax.P(None, "x"))
     view = numbers(draw(x), x)
     halves = "0 1 / 4 5", "2 3 / 6 7"
