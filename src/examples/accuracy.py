@@ -159,7 +159,7 @@ def place(x: Array, spec: jax.P) -> Array:
 
 
 def result_type(*arrays: Array) -> jnp.dtype:
-    """Return the type of a result, also where JAX shall promote nothing by itself."""
+    """Return the type of a result, also under strict promotion."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 
@@ -345,7 +345,7 @@ def require_solution(a: Array, b: Array, x: Array, axes: Axes):
 
 
 def assess(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> Report:
-    """Say how good the solution x of a x = b is, whoever found it.
+    """Return how good the solution x of a x = b is, whoever found it.
 
     a: [N@x, N@y], b, x: [N] or [N, K], inverse: Inverse(solver) -> Report
 
@@ -366,7 +366,7 @@ def assess(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> Report:
 
 
 def assess_blocks(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> Report:
-    """Say how good many solutions are, of which no device holds all.
+    """Return how good many solutions are, of which no device holds all.
 
     a: [N@x, N@y], b, x: [N@x, K@y], inverse: Inverse(solver, axes) -> Report, with
     numbers of [K@y], or of [K] on all devices if Y does not divide K
@@ -430,7 +430,7 @@ def column_max(v: Array) -> Array:
 
 
 def scaled_bounds(known: list, n: int, norms, product: Callable) -> tuple[Array, ...]:
-    """Do what `error_bounds` says, for numbers around 1."""
+    """Return what `error_bounds` does, for numbers around 1: three of [K], a []."""
     a, b, x = known
     unit, norm = jnp.finfo(a.dtype).eps / 2, norm_inf(a)
     residual = jnp.abs(b - product(dot, a, x))

@@ -382,7 +382,7 @@ def changes(old: Iterable[Row], new: Iterable[Row]) -> list[tuple[str, str, str,
 
 
 def main():
-    """Say for how many operations a type under Explicit axes has a rule."""
+    """Print for how many operations a type under Explicit axes has a rule."""
     lines = [line for group in OPERATIONS.values() for line in group]
     refused = [line for line in lines if _explicit(line, jax.devices())[1]]
     print(f"{len(lines)} operations on {jax.device_count()} devices, types Explicit:")

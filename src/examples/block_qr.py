@@ -372,7 +372,7 @@ def triangle_block(block: Array, sign: Array, plan: Plan) -> Array:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 @jax.jit(static_argnums=1)
 def factor_in_blocks(a: Array, plan: Plan) -> tuple[Array, Array]:
-    """Do what `qr_blocks` says: [M@x, N@y] -> [M@x, K@y], [K@x, N@y]."""
+    """Return q and r, in blocks: [M@x, N@y] -> [M@x, K@y], [K@x, N@y]."""
     (m, n), (x, y), k = a.shape, plan.axes, plan.k
     uneven = bool(m % plan.sizes[0])  # then zeros must be the last rows of all
 
@@ -601,7 +601,7 @@ def least_sine(r: Array) -> Array:
 
 @jax.jit(static_argnums=2)
 def fit_and_ratio(a: Array, b: Array, plan: Plan) -> Fit:
-    """Do what `lstsq_blocks` says."""
+    """Return x and ratio, in the one type that holds a and b: see `lstsq_blocks`."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(a, b)
     a, b = a.astype(dtype), b.astype(dtype)

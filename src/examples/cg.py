@@ -189,7 +189,7 @@ def _axis_names(axes: Axes) -> tuple[str, ...]:
 
 
 def _in_reach(name: str) -> bool:
-    """Say whether `name` is an axis over which this program may add up."""
+    """Return whether `name` is an axis over which this program may add up."""
     try:
         lax.axis_size(name)
     except NameError:

@@ -538,7 +538,7 @@ def cho_solve(factor: Factor, b: Array) -> Array:
 
 @jax.jit
 def solve_by_sweeps(factor: Factor, b: Array) -> Array:
-    """Do what `cho_solve` says: [N] or [N, K] -> as b."""
+    """Return x of a x = b, given the factor of a: [N] or [N, K] -> as b."""
     c, plan = bind_factor(factor.a, factor.c), factor.plan
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(c, b)

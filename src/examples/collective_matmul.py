@@ -42,7 +42,7 @@ def shift(x: Array, axis_name: str, step: int) -> Array:
 
 
 def result_type(*arrays: Array) -> jnp.dtype:
-    """Return the type of a result, also where JAX shall promote nothing by itself."""
+    """Return the type of a result, also under strict promotion."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 
@@ -83,7 +83,7 @@ def place(x: Array, spec: jax.P) -> Array:
 
 
 def promotes(dtype: jnp.dtype) -> bool:
-    """Say whether JAX finds a common type for this one and another."""
+    """Return whether JAX finds a common type for this one and another."""
     bits = jnp.finfo if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo
     return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
 

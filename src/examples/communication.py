@@ -263,7 +263,7 @@ def _walk(program: _Text, name="ENTRY", times: int | None = 1, branch=False):
 
 
 def _continued(instruction: _Instruction, here: dict[str, _Instruction]) -> bool:
-    """Tell whether XLA:TPU repeats, in a chain of fusions, what it has started."""
+    """Return whether XLA:TPU repeats, in a chain of fusions, what it has started."""
     config = instruction.attributes.get("backend_config", "")
     return "async_collective_fusion" in config and not any(
         "AsyncCollectiveStart" in other.attributes.get("custom_call_target", "")
@@ -424,7 +424,7 @@ def _rows(program: Program) -> list[tuple[str, ...]]:
 
 
 def _memory(program: Program) -> str:
-    """Say what a device holds, in the words of the program's attributes."""
+    """Return what a device holds, in the words of the program's attributes."""
     names = ("arguments", "outputs", "temporaries")
     return ", ".join(f"{name} {_size(getattr(program, name))}" for name in names)
 

@@ -34,7 +34,7 @@ class Cube:
     blocks: object = None
 
     def __getattr__(self, name):
-        """Return what the view of the blocks says."""
+        """Return an attribute of the view of the blocks."""
         return getattr(self.blocks, name)
 
     def drawn(self, picture, wide: float, scale: float):
@@ -123,7 +123,7 @@ def _matrix(*numbers: float) -> str:
 
 
 def main():
-    """Say which of eight blocks is behind the others."""
+    """Print which of eight blocks is behind the others."""
     corners = [(i, j, k) for i in (0, 1) for j in (0, 1) for k in (0, 1)]
     made = {
         "shape": (2, 2, 2),

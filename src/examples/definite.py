@@ -362,7 +362,7 @@ def cho_solve_blocks(factor, b: Array) -> Array:
 
 @jax.jit(static_argnums=4)
 def solve_matrix(a: Array, c: Array, order: Array, b: Array, axes) -> Array:
-    """Do what `cho_solve_blocks` says."""
+    """Return x of a x = b, given the factor c of a: [N@x, K@y] -> [N@x, K@y]."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(c, b)
     if not b.size:

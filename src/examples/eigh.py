@@ -184,7 +184,7 @@ def hermitian_part(s: Array, plan: Plan) -> Array:
 
 
 def cyclic_part(v: Array, axis: str, pieces: int) -> Array:
-    """Take the own part of vectors, whole and in turn: [..., m] -> [..., m / size]."""
+    """Return the own, cyclic part of whole vectors: [..., m] -> [..., m / size]."""
     size = lax.axis_size(axis)
     cut = v.reshape(*v.shape[:-1], -1, size, pieces // size)
     cut = lax.dynamic_index_in_dim(cut, lax.axis_index(axis), v.ndim)
@@ -198,7 +198,7 @@ def gather_cyclic(mine: Array, axis: str, pieces: int) -> Array:
 
 
 def to_cyclic(block: Array, axis: str, pieces: int) -> Array:
-    """Sort the rows of a block, piece by piece, so that one of each follows another."""
+    """Return the rows of a block in cyclic order: one of each piece after the other."""
     cut = block.reshape(pieces // lax.axis_size(axis), -1, block.shape[1])
     return cut.swapaxes(0, 1).reshape(block.shape)
 

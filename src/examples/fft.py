@@ -177,7 +177,7 @@ def check_axes(rank: int, axes: Sizes) -> tuple[int, ...]:
 
 
 def plan_of(kind: Kind, a: Array, asked: Options, each: Sequence = ()) -> Plan:
-    """Return what is to be done, or raise ValueError saying what to pass."""
+    """Return the plan of a transform, or raise ValueError saying what to pass."""
     check_array("a", a)
     if asked.norm not in NORMS:
         raise ValueError(f"norm = {asked.norm!r}: pass one of {NORMS}")
@@ -196,7 +196,7 @@ def plan_of(kind: Kind, a: Array, asked: Options, each: Sequence = ()) -> Plan:
 
 
 def field_order(kind: Kind, axes: Sequence[int], there: Sequence) -> list:
-    """Return what belongs to the axes of a field, from what is transformed."""
+    """Return values for the axes of an array in the order of the field."""
     there = [*there]
     if kind.back and kind.transposed:
         there.insert(axes[0], there.pop(axes[-1]))
@@ -204,7 +204,7 @@ def field_order(kind: Kind, axes: Sequence[int], there: Sequence) -> list:
 
 
 def explicit_layout(a: Array, cuts: Sequence[Names]) -> list[Axis]:
-    """Return how `a` lies along the Explicit mesh axes that cut nothing here."""
+    """Return how `a` lies along Explicit mesh axes that cut nothing here."""
     mesh, spec = mesh_with(), getattr(jax.typeof(a).sharding, "spec", ())
     others = {*mesh.explicit_axes} - {*sum(cuts, ())}
     spec = [(each,) if isinstance(each, str) else each or () for each in spec]
@@ -276,7 +276,7 @@ def on_field(transform: Callable, a: Array, plan: Plan) -> Array:
 
 
 def transform(kind: Kind, a: Array, asked: Options, each: Sequence = ()) -> Array:
-    """Check what is asked, and do it."""
+    """Check the arguments, and transform `a`."""
     plan = plan_of(kind, a, asked, each)
     check_shape(a, layouts(plan, a)[0], plan)
     return on_field(inverse_block if kind.back else forward_block, a, plan)

@@ -310,7 +310,7 @@ def _stripes(owners, box, how: str = "") -> str:
 
 
 def _is_far(a, b, size) -> bool:
-    """Say whether cards lie in one row with others between them, or at its two ends."""
+    """Return whether cards lie in a row with others between, or at its two ends."""
     return a[1] == b[1] and abs(a[0] - b[0]) > 2 * size[0] + 30
 
 
@@ -384,7 +384,7 @@ def _pill(x, y, message: Message) -> str:
 
 
 def _holdings(device, cells) -> str:
-    """Say in words what a device holds."""
+    """Return in words what a device holds."""
     held = [cell.text for cell in cells if isinstance(cell, Cell) and cell.text]
     return f"device {device} holds {', '.join(held) or 'nothing'}"
 

@@ -162,7 +162,7 @@ def rows_and_columns(size: int, over: Over = None) -> tuple[int, int]:
 
 
 def block_starts(block: int, c: int, count: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Say where blocks of a vector begin that is read in rows of `c`.
+    """Return where the blocks of a vector begin if it is read in rows of `c`.
 
     Returns for each device the row and the column of its first number, and in how many
     rows, at most, a block lies.
@@ -348,7 +348,7 @@ def integer(name: str, number: int, least: int, most: int) -> int:
 
 
 def vector_plan(a: Array, asked: Options) -> Plan:
-    """Return what is to be done with an axis, or raise ValueError."""
+    """Return the plan for the vectors along an axis, or raise ValueError."""
     check_array("a", a)
     if asked.norm not in NORMS:
         raise ValueError(f"norm = {asked.norm!r}: pass one of {NORMS}")

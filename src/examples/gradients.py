@@ -103,7 +103,7 @@ def check_batches(batches, weights, axis: Axes):
 
 
 def varying(x: Array, axis: Axes) -> Array:
-    """Let `x` vary along `axis`, so that its gradient is one of each device.
+    """Return `x`, varying along `axis`: its gradient is one of each device.
 
     The transpose is a sum, and XLA:CPU aborts over one of bfloat16 beside Auto axes.
     """

@@ -128,7 +128,7 @@ def _leaves(tree) -> dict[str, object]:
 
 
 def _wrong(name: str, answer, expected, inputs=()) -> list[str]:
-    """Say which leaves of an answer, computed from `inputs`, are not as expected."""
+    """Return which leaves of an answer, computed from `inputs`, are not as expected."""
     mine, wanted = _leaves(answer), _leaves(expected)
     if len(mine) != len(wanted):
         return [f"the number of values is {len(mine)}, wanted is {len(wanted)}"]
@@ -159,7 +159,7 @@ def _is_number(value) -> bool:
 
 @np.errstate(all="ignore")
 def compare(mine, wanted, tolerance: float) -> str | None:
-    """Say in words how a value differs from the wanted one; None if it does not.
+    """Return in words how a value differs from the wanted one; None if it does not.
 
     The words do not contain a wanted number or string, but an element of an array.
     """
@@ -197,7 +197,7 @@ def _widen(array) -> np.ndarray:
 
 
 def _close(mine, wanted, tolerance: float) -> np.ndarray:
-    """Say where arrays agree, within a fraction of the largest wanted value."""
+    """Return where arrays agree, within a fraction of the largest wanted value."""
     if not tolerance:
         return mine == wanted
     largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
@@ -274,7 +274,7 @@ def _list_counts(counts: Mapping) -> str:
 
 
 def _sends(program) -> str:
-    """Say what a measured program sends."""
+    """Return what a measured program sends."""
     if not program.counts:
         return "there is no collective"
     verb = "sends" if list(program.counts.values()) == [1] else "send"
@@ -282,7 +282,7 @@ def _sends(program) -> str:
 
 
 def _over_counts(program, allowed: Mapping) -> str | None:
-    """Say which collectives a program has, unless they are exactly the allowed ones."""
+    """Return which collectives a program has, unless they are just the allowed ones."""
     if program.counts == allowed:
         return None
     budget = f"exactly {_list_counts(allowed)}" if allowed else "0"
@@ -290,7 +290,7 @@ def _over_counts(program, allowed: Mapping) -> str | None:
 
 
 def _over_bytes(name: str, used: float, allowed: int) -> str | None:
-    """Say how many bytes a program needs, if that is too many or unknown (NaN)."""
+    """Return how many bytes a program needs, if that is too many or unknown (NaN)."""
     if not math.isnan(used) and used <= allowed:
         return None
     subject = "a device sends" if name == "sent" else f"{name} take"
@@ -377,7 +377,7 @@ class Judge:
             raise ValueError("a budget must be measured: make a Judge(draw, measure)")
 
     def _over(self, answer, args, budget: dict) -> tuple[list[str], list[str]]:
-        """Say by what a program exceeds its budget, and what it uses of it."""
+        """Return by what a program exceeds its budget, and what it uses of it."""
         if not budget:
             return [], []
         program = self.measure(answer, *args)
@@ -393,7 +393,7 @@ class Judge:
         return [*map(on, filter(None, reasons))], [on(facts[0]), *facts[1:]]
 
     def _judge_shardings(self, outputs, expected, sharding) -> tuple[list[str], tuple]:
-        """Say what is wrong with shardings of outputs, with pictures of the first."""
+        """Return what is wrong with shardings of outputs, and pictures of the first."""
         targets = jax.tree.broadcast(
             sharding, expected, is_leaf=lambda leaf: leaf is None
         )

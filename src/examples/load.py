@@ -266,7 +266,7 @@ def bits(value) -> np.ndarray:
 
 
 def first_difference(x: Array, source, limit: int) -> str:
-    """Say where a shard differs from its slice of the source; nothing if nowhere."""
+    """Return where a shard differs from its slice of the source; nothing if nowhere."""
     dtype_of(source)
     if tuple(x.shape) != tuple(source.shape):
         raise ValueError(

@@ -536,7 +536,7 @@ def check_factors(factors: Factors):
 
 
 def result_type(*arrays: Array) -> jnp.dtype:
-    """Return the type of a result, also where JAX shall promote nothing by itself."""
+    """Return the type of a result, also under strict promotion."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 

@@ -75,7 +75,7 @@ def boxes(sharding: Sharding, shape: Iterable[int]) -> dict[int, Box]:
 
 
 def same_placement(a: Sharding, b: Sharding, shape: Iterable[int]) -> bool:
-    """Say whether two shardings put the same part of an array on each device.
+    """Return whether two shardings put the same part of an array on each device.
 
     Meshes, names and specs may differ. JAX's own `is_equivalent_to` also wants the
     devices in one order, as a program that reads both arrays does.
@@ -124,7 +124,7 @@ def _sharding(x) -> Sharding:
 
 
 def _is_abstract(sharding: Sharding) -> bool:
-    """Say whether a sharding speaks of no devices in particular."""
+    """Return whether a sharding speaks of no devices in particular."""
     return isinstance(getattr(sharding, "mesh", None), AbstractMesh)
 
 

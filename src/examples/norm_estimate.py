@@ -165,7 +165,7 @@ def parallel_columns(grid: Grid, u: Array, v: Array) -> Array:
 
 
 def update_signs(grid: Grid, y: Array, now: Search) -> Search:
-    """Take the norms and the signs of products y, [n, k t], of the columns now.x.
+    """Return the search with the norms and signs of products y, [n, k t], of now.x.
 
     A column of signs that is parallel to one before it becomes random signs.
     """
@@ -181,7 +181,7 @@ def update_signs(grid: Grid, y: Array, now: Search) -> Search:
 
 
 def next_columns(grid: Grid, z: Array, now: Search) -> Search:
-    """Choose the columns of an identity that promise most: z, [n, k t], says so."""
+    """Choose the columns of an identity for which z, [n, k t], is largest."""
     slope = jnp.abs(z.reshape(len(z), -1, grid.t)).max(2)
     row, k = local_indices(grid.rows, len(z)), slope.shape[1]
     sizes, unit = (v.reshape(k, grid.t) for v in (now.sizes, now.unit))

@@ -157,7 +157,7 @@ def widen(x: Array) -> Array:
 
 
 def vary(tree, axis: str):
-    """Let copies differ along `axis`, where their gradients are added up, widened."""
+    """Return copies that vary along `axis`; their gradients are added up, widened."""
     return jax.tree.map(
         lambda x: lax.pcast(widen(x), axis, to="varying").astype(x.dtype), tree
     )

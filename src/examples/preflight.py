@@ -174,7 +174,7 @@ def report(arguments: dict, host: str) -> dict:
 
 
 def judge_counts(reports: list[dict]) -> list[str]:
-    """Say which processes disagree with process 0 about their number."""
+    """Return which processes disagree with process 0 about their number."""
     count = reports[0]["count"]
     return [
         f"process {other['id']} on {other['host']} was told of {other['count']} "
@@ -185,7 +185,7 @@ def judge_counts(reports: list[dict]) -> list[str]:
 
 
 def judge_ids(reports: list[dict]) -> list[str]:
-    """Say which ids came twice, and which did not come."""
+    """Return which ids came twice, and which did not come."""
     hosts, count = {}, reports[0]["count"]
     for one in reports:
         hosts.setdefault(one["id"], []).append(one["host"])
@@ -205,7 +205,7 @@ def judge_ids(reports: list[dict]) -> list[str]:
 
 
 def judge_programs(reports: list[dict]) -> list[str]:
-    """Say which processes run another version or another script than process 0."""
+    """Return which processes run another version or another script than process 0."""
     found, first = [], reports[0]
     for other in reports[1:]:
         who = f"process {other['id']} on {other['host']}"

@@ -133,7 +133,7 @@ def place(x: Array, spec: jax.P) -> Array:
 
 
 def result_type(*arrays: Array) -> jnp.dtype:
-    """Return the type of a result, also where JAX shall promote nothing by itself."""
+    """Return the type of a result, also under strict promotion."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*arrays)
 
@@ -290,7 +290,7 @@ def solve_unpadded(matrix: Matrix | Blocks, solve: Solve, b: Array) -> Array:
 
 
 def select_columns(columns: Array, new: Array, old: Array) -> Array:
-    """Take some columns from `new`: bool[K], [N, K] -> [N, K]."""
+    """Return `new` in these columns, else `old`: bool[K], [N, K] twice -> [N, K]."""
     # of one row nothing would be broadcast, and `where` wants all to lie alike
     return jnp.where(columns[None] & jnp.ones_like(new, bool), new, old)
 
@@ -419,7 +419,7 @@ def refine_blocks(
 
 
 def refine_matrix(matrix: Matrix | Blocks, b: Array, factor, fallback) -> Refined:
-    """Do what `refine` says, with [N, K] as the matrix lays it out."""
+    """Return the refined x of a x = b, for b [N, K] as the matrix lays it out."""
     a, shape = matrix.a, b.shape
     dtype, by = result_type(a, b), exponent_of(lax.stop_gradient(a))
     a = ldexp(jnp.asarray(a).astype(dtype), -by)

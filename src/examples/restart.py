@@ -295,7 +295,7 @@ def check_model(found: dict[str, str], wanted: dict[str, str], where: str):
 
 @contextlib.contextmanager
 def reading(checkpoints: ocp.CheckpointManager, number: int) -> Iterator[None]:
-    """Read a checkpoint inside; damage raises ValueError, which says what to do.
+    """Guard the reading of a checkpoint: damage raises ValueError, with what to do.
 
     Whatever else reading raises is raised as it is, with a note: a checkpoint that
     cannot be read now, for want of rights, memory or a network, is not damaged.

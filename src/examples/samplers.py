@@ -125,7 +125,7 @@ def spread(name: str, **options) -> Callable:
 
 
 def closeness(a, b) -> str:
-    """Say how close two arrays are: "same", "last bits" or "different"."""
+    """Return how close two arrays are: "same", "last bits" or "different"."""
     if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
         a, b = random.key_data(a), random.key_data(b)
     a, b = np.asarray(a), np.asarray(b)
@@ -186,7 +186,7 @@ def survey_all(measure: Callable) -> list[Entry]:
 
 
 def main():
-    """Say for how many samplers the type under Explicit axes can be split."""
+    """Print for how many samplers the type under Explicit axes can be split."""
     here = [name for name in SAMPLERS if find_sampler(name)]
     split = [name for name in here if "@" in explicit_type(name)]
     print(f"{len(here)} samplers on {jax.device_count()} devices, types Explicit:")

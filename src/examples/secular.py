@@ -191,7 +191,7 @@ def gather(v: Array, axes: Axes) -> Array:
 
 
 def pair_slice(v: Array, pair: Pair) -> Array:
-    """Take what belongs to the pair, and zeros where it ends: [..., M] -> [..., 2s]."""
+    """Return what belongs to the pair, zeros where it ends: [..., M] -> [..., 2s]."""
     v = jnp.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, 2 * pair.s)])
     return lax.dynamic_slice_in_dim(v, pair.start, 2 * pair.s, -1)
 
@@ -431,7 +431,7 @@ def eigh_tridiagonal(d: Array, e: Array, axes: Axes = ("x", "y")):
 
 @jax.jit(static_argnames="axes")
 def rows_of_vectors(d: Array, e: Array, axes: tuple[str, ...]):
-    """Do what `eigh_tridiagonal` says."""
+    """Return eigenvalues and rows of vectors: [N], [N - 1] -> [N], [N@axes, N]."""
     w, q = pad_and_solve(d, e, axes, conquer)
     return w[: d.size], q if w.size == d.size else place(q, jax.P())[: d.size, : d.size]
 
@@ -443,7 +443,7 @@ def eigvalsh_tridiagonal(d: Array, e: Array, axes: Axes = ("x", "y")) -> Array:
 
 @jax.jit(static_argnames="axes")
 def values_alone(d: Array, e: Array, axes: tuple[str, ...]) -> Array:
-    """Do what `eigvalsh_tridiagonal` says."""
+    """Return eigenvalues alone: [N], [N - 1] -> [N]."""
 
     def solve(d, e, axes):
         lam = conquer_values(d, e, axes)

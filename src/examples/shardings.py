@@ -190,7 +190,7 @@ def _places(boxes: IndexMap) -> tuple[list[int], dict[int, tuple[int, ...]]]:
 
 
 def explain(mine: IndexMap, wanted: IndexMap, shape: tuple[int, ...]) -> list[str]:
-    """Say what kind of mistake an index map is, and give a device that shows it."""
+    """Return what kind of mistake an index map is, and give a device that shows it."""
     kind = mistake(mine, wanted)
     if kind is None:
         return []
@@ -211,7 +211,7 @@ def _details(boxes: IndexMap) -> dict[str, object]:
 
 
 def _in_words(box: tuple[slice, ...] | None, shape: tuple[int, ...]) -> str:
-    """Say in words which part of an array a box is."""
+    """Return in words which part of an array a box is."""
     if box is None:
         return "nothing"
     if box == tuple(slice(0, n) for n in shape):

@@ -269,7 +269,7 @@ def svd(
 
 @jax.jit(static_argnames=("qr", "axis"))
 def tall_svd(a: Array, qr: Callable, axis: Axes) -> tuple[Array, Array, Array]:
-    """Do what `svd` says."""
+    """Return u, s and vh, for any N: [N@axis, K] -> [N@axis, K], [K], [K, K]."""
     u, s, vh = factors(pad_axes(a, axis), qr, axis)
     return unpad_axis(u, 0, len(a)), s, vh
 
@@ -287,7 +287,7 @@ def svdvals(a: Array, axis: Axes = "x", qr: Callable = tall_qr) -> Array:
 
 @jax.jit(static_argnames=("qr", "axis"))
 def tall_values(a: Array, qr: Callable, axis: Axes) -> Array:
-    """Do what `svdvals` says."""
+    """Return the singular values, for any N: [N@axis, K] -> [K]."""
     return values(pad_axes(a, axis), qr, axis)
 
 
@@ -331,7 +331,7 @@ def refuse_derivative(*_):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
 def search(a: Array, key: Array, counts: tuple, qr: Callable, axes) -> Approximation:
-    """Do what `randomized_svd` says."""
+    """Return the first k of u, s and vh by subspace iteration: [N@x, M@y]."""
     (k, many, powers), (n, m) = counts, a.shape
     every, a = mesh_order(axes[0] + axes[1]), pad_axes(a, *axes)
     ahead, back = both_products(axes, every)

@@ -54,7 +54,7 @@ def merge(block: Array, k: int, axes: tuple[str, ...]) -> tuple[Array, Array]:
 
 
 def _partition(k, mesh, arguments, results):
-    """Say how one device computes its part, and of which shardings."""
+    """Return how one device computes its part, and of which shardings."""
     if not mesh.axis_names:  # NumPy's under jit: whole, and JAX does not know where
         whole = tuple(result.sharding for result in results)
         return mesh, lambda row: merge(row, k, ()), whole, (arguments[0].sharding,)

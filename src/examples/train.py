@@ -195,7 +195,7 @@ def check_rows(params: dict[str, Array], *rows: str):
 
 
 def equal(spec: jax.P, other: jax.P) -> bool:
-    """Say whether two specs mean the same: those after the last name are None."""
+    """Return whether two specs mean the same: those after the last name are None."""
     longest = max(len(spec), len(other))
     first, second = ([*each, *[None] * (longest - len(each))] for each in (spec, other))
     return first == second

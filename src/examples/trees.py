@@ -47,7 +47,7 @@ def batch_specs(tree, axis):
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Say whether a regular expression matches whole parts at the end of a path.
+    """Return whether a regular expression matches whole parts at the end of a path.
 
     `0/w` fits `0/w` and `layers/0/w`, but neither `layers/10/w` nor `0/w/scale`; with
     `^` the expression must match the whole path.
@@ -182,7 +182,7 @@ def sharded_init(init: Callable, specs) -> Callable:
 
 
 def explicit_part(path, spec) -> jax.P:
-    """Return what the type of a leaf says of its spec: the axes that are Explicit."""
+    """Return the part of a leaf's spec that its type has: the Explicit axes."""
     mesh, entries = jax.sharding.get_abstract_mesh(), axes_of(path, spec)
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     types = [{kinds[axis] for axis in axes} for axes in entries]

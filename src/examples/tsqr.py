@@ -59,7 +59,7 @@ def small_qr(a: Array) -> tuple[Array, Array]:
 
 
 def factor_pair(r: Array, theirs: Array, above: Array) -> tuple[Array, Array]:
-    """Factor two triangles in one; `above` says which of the two is the upper one.
+    """Factor two triangles in one; `above` is whether `r` is the upper one.
 
     r, theirs: [K, K], on all devices -> the rows [K, K] of the factor that belong to
     `r`, the new triangle [K, K], the same on both devices to the last bit
@@ -258,7 +258,7 @@ def qr(a: Array, axis: Axes = "x") -> tuple[Array, Array]:
 
 @jax.jit(static_argnames="axis")
 def tall_factor(a: Array, axis: tuple[str, ...]) -> tuple[Array, Array]:
-    """Do what `qr` says."""
+    """Return q and r, for any N >= K: [N@axis, K] -> [N@axis, K], [K, K]."""
     q, r = tree_qr(pad_rows(a, axis), axis)
     return (q if len(q) == len(a) else place(q, jax.P())[: len(a)]), r
 
@@ -282,7 +282,7 @@ def lstsq(a: Array, b: Array, axis: Axes = "x") -> Array:
 
 @jax.jit(static_argnames="axis")
 def least_squares(a: Array, b: Array, axis: tuple[str, ...]) -> Array:
-    """Do what `lstsq` says."""
+    """Return x of least squares, any N >= K: [N@axis, K], [N@axis, ..] -> [K, ..]."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(a, b)
     columns = b[:, None] if b.ndim == 1 else b

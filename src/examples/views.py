@@ -121,7 +121,7 @@ class Missing:
         return self.had.values()
 
     def lacks(self, picture, block: Block, device: int) -> bool:
-        """Say whether a device did not have a block."""
+        """Return whether a device did not have a block."""
         if device not in self.had:
             return True
         pairs = zip(_spans(picture, block), self.had[device], strict=True)
@@ -140,7 +140,7 @@ class Missing:
 
 
 def missing(before, after):
-    """Hatch what devices lack that lie as `before`, and shall hold what `after` says.
+    """Return `after`, hatched where devices that lie as `before` lack elements.
 
     Takes two pictures of one shape. Raises ValueError for two shapes.
     """
