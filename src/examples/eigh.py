@@ -423,9 +423,9 @@ def multiply_pieces(a: Array, b: Array, plan: Plan) -> Array:
     return run(a, b)
 
 
-def eigenvalue_tangents(v: Array, turned: Array) -> Array:
-    """Return the real diagonal of v^H turned: [M@x, M@y] twice -> [M]."""
-    return place((v.conj() * turned).real.sum(0), jax.P())
+def eigenvalue_tangents(v: Array, moved: Array) -> Array:
+    """Return the real diagonal of v^H moved: [M@x, M@y] twice -> [M]."""
+    return place((v.conj() * moved).real.sum(0), jax.P())
 
 
 def divide_by_gaps(inner: Array, w: Array, plan: Plan) -> Array:
@@ -442,10 +442,10 @@ def divide_by_gaps(inner: Array, w: Array, plan: Plan) -> Array:
 def eigenpairs_jvp(plan, solvers, primals, tangents):
     """Return dw = diag(v^H ds v) and dv = v (F o v^H ds v), F_ij = 1 / (w_j - w_i)."""
     w, v = eigenpairs(*primals, plan, solvers)
-    turned = multiply_pieces(*tangents, v, plan)
+    moved = multiply_pieces(*tangents, v, plan)
     rows = shard_map_axes(plan)(functools.partial(adjoint, plan=plan))(v)
-    inner = divide_by_gaps(multiply_pieces(rows, turned, plan), w, plan)
-    return (w, v), (eigenvalue_tangents(v, turned), multiply_pieces(v, inner, plan))
+    inner = divide_by_gaps(multiply_pieces(rows, moved, plan), w, plan)
+    return (w, v), (eigenvalue_tangents(v, moved), multiply_pieces(v, inner, plan))
 
 
 @eigenvalues.defjvp

@@ -176,20 +176,20 @@ def check_axes(rank: int, axes: Sizes) -> tuple[int, ...]:
     return tuple(axis % rank for axis in axes)
 
 
-def plan_of(kind: Kind, a: Array, asked: Options, each: Sequence = ()) -> Plan:
+def plan_of(kind: Kind, a: Array, options: Options, each: Sequence = ()) -> Plan:
     """Return the plan of a transform, or raise ValueError saying what to pass."""
     check_array("a", a)
-    if asked.norm not in NORMS:
-        raise ValueError(f"norm = {asked.norm!r}: pass one of {NORMS}")
+    if options.norm not in NORMS:
+        raise ValueError(f"norm = {options.norm!r}: pass one of {NORMS}")
     if kind.real and not kind.back and jnp.iscomplexobj(a):
         raise ValueError(f"{a.dtype} is not real: pass the real part, or call fftn")
-    axes = check_axes(a.ndim, asked.axes)
-    cuts, shape = cuts_of(asked.over, len(axes) - 1), field_order(kind, axes, a.shape)
-    sizes = [shape[axis] for axis in axes] if asked.s is None else asked.s
+    axes = check_axes(a.ndim, options.axes)
+    cuts, shape = cuts_of(options.over, len(axes) - 1), field_order(kind, axes, a.shape)
+    sizes = [shape[axis] for axis in axes] if options.s is None else options.s
     sizes = integers("s", sizes, len(axes))
     if min(sizes) < 1:
         raise ValueError(f"sizes {sizes}: an array without numbers has no transform")
-    return Plan(kind, asked.norm, axes, sizes, cuts, (*each,))
+    return Plan(kind, options.norm, axes, sizes, cuts, (*each,))
 
 
 # ------------------------------------------------------------ how arrays lie
@@ -275,9 +275,9 @@ def on_field(transform: Callable, a: Array, plan: Plan) -> Array:
     return run(lay_out(a, before).astype(working_type(a)))
 
 
-def transform(kind: Kind, a: Array, asked: Options, each: Sequence = ()) -> Array:
+def transform(kind: Kind, a: Array, options: Options, each: Sequence = ()) -> Array:
     """Check the arguments, and transform `a`."""
-    plan = plan_of(kind, a, asked, each)
+    plan = plan_of(kind, a, options, each)
     check_shape(a, layouts(plan, a)[0], plan)
     return on_field(inverse_block if kind.back else forward_block, a, plan)
 

@@ -347,15 +347,15 @@ def integer(name: str, number: int, least: int, most: int) -> int:
     return int(array)
 
 
-def vector_plan(a: Array, asked: Options) -> Plan:
+def vector_plan(a: Array, options: Options) -> Plan:
     """Return the plan for the vectors along an axis, or raise ValueError."""
     check_array("a", a)
-    if asked.norm not in NORMS:
-        raise ValueError(f"norm = {asked.norm!r}: pass one of {NORMS}")
-    axis = integer("axis", asked.axis, -a.ndim, a.ndim - 1)
-    size = a.shape[axis] if asked.n is None else asked.n
-    size, names = integer("n", size, 1, 2**62), cut_names(asked.over)
-    plan = Plan(asked.norm, size, *best_matrix(size, axis_size(names)), names)
+    if options.norm not in NORMS:
+        raise ValueError(f"norm = {options.norm!r}: pass one of {NORMS}")
+    axis = integer("axis", options.axis, -a.ndim, a.ndim - 1)
+    size = a.shape[axis] if options.n is None else options.n
+    size, names = integer("n", size, 1, 2**62), cut_names(options.over)
+    plan = Plan(options.norm, size, *best_matrix(size, axis_size(names)), names)
     if a.shape[axis] not in (size, plan.block() * axis_size(names)):
         raise ValueError(
             f"{a.shape[axis]} numbers are not n = {size}: pass as many, or "
@@ -364,15 +364,15 @@ def vector_plan(a: Array, asked: Options) -> Plan:
     return plan
 
 
-def matrix_plan(a: Array, asked: Options) -> Plan:
+def matrix_plan(a: Array, options: Options) -> Plan:
     """Return the plan for a vector that lies as a matrix, or raise ValueError."""
     check_array("a", a)
     if a.ndim < 2:
         raise ValueError(f"{a.dtype}{list(a.shape)}: pass a matrix, or call ifft")
     r, c = a.shape[-2:]
-    flat = jax.ShapeDtypeStruct((r * c if asked.n is None else asked.n,), a.dtype)
-    plan = vector_plan(flat, asked)
-    if asked.n is None:
+    flat = jax.ShapeDtypeStruct((r * c if options.n is None else options.n,), a.dtype)
+    plan = vector_plan(flat, options)
+    if options.n is None:
         return plan._replace(r=r, c=c)
     full = -(-plan.r // axis_size(plan.names)) * axis_size(plan.names)
     if r not in (plan.r, full) or c != plan.c:
@@ -443,13 +443,14 @@ def on_vectors(run: Callable, a: Array, plan: Plan, lay: Layout) -> Array:
     return of_blocks(placed(a, lay.before).astype(working_type(a)))
 
 
-def along_vectors(run: Callable, a: Array, asked: Options) -> Array:
+def along_vectors(run: Callable, a: Array, options: Options) -> Array:
     """Transform the vectors along an axis of `a`."""
-    plan = vector_plan(a, asked)
+    plan = vector_plan(a, options)
     cut, sizes = explicit_cuts(a, plan.names), [*a.shape]
-    cut[asked.axis] = plan.names
-    sizes[asked.axis] = plan.block() * axis_size(plan.names)
-    return on_vectors(run, a, plan, Layout((*cut,), (*cut,), (*sizes,), asked.axis, 1))
+    cut[options.axis] = plan.names
+    sizes[options.axis] = plan.block() * axis_size(plan.names)
+    layout = Layout((*cut,), (*cut,), (*sizes,), options.axis, 1)
+    return on_vectors(run, a, plan, layout)
 
 
 def fft(a: Array, n=None, axis=-1, norm=None, over=None) -> Array:
@@ -482,8 +483,8 @@ def fft_transposed(a: Array, n=None, norm=None, over=None) -> Array:
     order of `jnp.fft.fft`. Rows of zeros follow if the devices do not divide R. Raises
     ValueError for sizes that have no such matrix; else it is `fft`.
     """
-    asked = Options(n, -1, norm, over)
-    plan = vector_plan(a, asked)
+    options = Options(n, -1, norm, over)
+    plan = vector_plan(a, options)
     refuse_without_factors(plan)
     *batch, _ = explicit_cuts(a, plan.names)
     sizes = *a.shape[:-1], plan.block() * axis_size(plan.names)
@@ -513,8 +514,8 @@ def cost(transform, a: jax.ShapeDtypeStruct, n=None, axis=-1, over=None) -> Cost
     A vector is complex: a real one is exchanged first, and sends half in that exchange,
     unless it is transformed as a convolution. A batch counts as it lies.
     """
-    asked, core = Options(n, axis, None, over), 1 + (transform is ifft_transposed)
-    _, size, r, c, names = plan = (vector_plan, matrix_plan)[core - 1](a, asked)
+    options, core = Options(n, axis, None, over), 1 + (transform is ifft_transposed)
+    _, size, r, c, names = plan = (vector_plan, matrix_plan)[core - 1](a, options)
     count = axis_size(names)
     width, height = -(-c // count), -(-r // count)
     real = working_type(a).itemsize

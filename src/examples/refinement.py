@@ -177,13 +177,13 @@ class Blocks(NamedTuple):
 
     a: Array
     axes: Axes
-    turned: bool = False
+    trans: bool = False
 
-    across = property(lambda self: 0 if self.turned else 1)
+    across = property(lambda self: 0 if self.trans else 1)
 
     def transposed(self) -> "Blocks":
         """Return a^T, whose blocks lie where they were."""
-        return self._replace(turned=not self.turned)
+        return self._replace(trans=not self.trans)
 
     def lay_out(self, x: Array) -> Array:
         """Lay right-hand sides out: [N@x, K@y]; zeros fill up what does not divide."""
@@ -194,7 +194,7 @@ class Blocks(NamedTuple):
 
     def matvec(self, x: Array) -> Array:
         """Return a x, or a^T x: [N@x, K@y] -> the same; none is gathered."""
-        multiply = functools.partial(add_strip, self.axes, self.turned)
+        multiply = functools.partial(add_strip, self.axes, self.trans)
         # a gradient brings panels together anew, and keeps none
         multiply = jax.checkpoint(multiply, prevent_cse=False)
         blocks = jax.P(*self.axes)
@@ -213,7 +213,7 @@ def strip_width(block: Array, axes: Axes) -> int:
     return min(block.shape[1], max(1, WIDTH // lax.axis_size(axes[1])))
 
 
-def add_strip(axes: Axes, turned: bool, pair: tuple, step: Array, total: Array):
+def add_strip(axes: Axes, trans: bool, pair: tuple, step: Array, total: Array):
     """Add a product with a strip of each block of columns, or with its transpose.
 
     pair: a block of a, [m, n], and one of x, [m, k]; total: [m, k] -> [m, k]
@@ -228,7 +228,7 @@ def add_strip(axes: Axes, turned: bool, pair: tuple, step: Array, total: Array):
     first = jnp.arange(lax.axis_size(columns), dtype=jnp.int32) * n
     at = (first[:, None] + at[None]).ravel() - lax.axis_index(rows) * len(part)
     at = jnp.where(at < 0, len(part), at)
-    if turned:
+    if trans:
         return total.at[at].add(lax.psum(dot(panel.T, part), rows), mode="drop")
     here = part.at[at].get(mode="fill", fill_value=0)
     return total + dot(panel, lax.psum(here, rows))
