@@ -238,7 +238,7 @@ def norm1(a: Array, axes: Axes = AXES) -> Array:
     Floating-point or complex, of 4 bytes a number or 8. Raises ValueError for what is
     no such square matrix, and for a mesh without these axes.
     """
-    require_square(a, axes)
+    check_square(a, axes)
     return norm_inf(a.T)
 
 
@@ -265,7 +265,7 @@ def ldexp(x: Array, by: Array) -> Array:
 # ------------------------------------------------------------------ what you call
 
 
-def require_square(a: Array, axes: Axes):
+def check_square(a: Array, axes: Axes):
     """Raise ValueError unless `a` is a square matrix of numbers, on such a mesh."""
     mesh_sizes(*axes)
     if not isinstance(a, (Array, np.ndarray)):
@@ -276,7 +276,7 @@ def require_square(a: Array, axes: Axes):
         raise ValueError(f"a is {a.dtype}: pass one of {', '.join(DTYPES)}")
 
 
-def require_columns(name: str, b: Array, n: int):
+def check_columns(name: str, b: Array, n: int):
     """Raise ValueError unless `b` has a number, or K of them, for each equation."""
     if not isinstance(b, (Array, np.ndarray)):
         raise ValueError(f"{name} is a {type(b).__name__}: pass an array")
@@ -286,7 +286,7 @@ def require_columns(name: str, b: Array, n: int):
         raise ValueError(f"{name} is {b.dtype}: pass one of {', '.join(DTYPES)}")
 
 
-def require_inverse(inverse, axes: Axes):
+def check_inverse(inverse, axes: Axes):
     """Raise ValueError unless this estimates norms, of vectors along these axes."""
     if not hasattr(inverse, "norms"):
         raise ValueError(
@@ -327,19 +327,19 @@ def condition(a: Array, inverse, axes: Axes = AXES) -> Array:
     Its derivative is NaN. Raises ValueError for an `a` that `norm1` refuses, and for
     what does not solve.
     """
-    require_square(a, axes)
-    require_inverse(inverse, ())
+    check_square(a, axes)
+    check_inverse(inverse, ())
     known = lax.stop_gradient(a)
     e = exponent(known)
     norm = inverse.transposed().norms(jnp.ones((len(a), 0), a.dtype), e)[1]
     return nan_derivative(norm1(ldexp(known, -e), axes) * norm, a)
 
 
-def require_solution(a: Array, b: Array, x: Array, axes: Axes):
+def check_solution(a: Array, b: Array, x: Array, axes: Axes):
     """Raise ValueError unless these are equations and right-hand sides that fit."""
-    require_square(a, axes)
-    require_columns("b", b, len(a))
-    require_columns("x", x, len(a))
+    check_square(a, axes)
+    check_columns("b", b, len(a))
+    check_columns("x", x, len(a))
     if b.shape != x.shape:
         raise ValueError(f"x {x.shape} is no solution for b {b.shape}: pass two alike")
 
@@ -354,8 +354,8 @@ def assess(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> Report:
     `a` that `norm1` refuses, for b and x that do not fit it, and for what does not
     solve.
     """
-    require_solution(a, b, x, axes)
-    require_inverse(inverse, ())
+    check_solution(a, b, x, axes)
+    check_inverse(inverse, ())
     dtype, sides = result_type(a, b, x), (len(a), math.prod(b.shape[1:]))
     known = [lax.stop_gradient(v).astype(dtype) for v in (a, b, x)]
     columns = [place(v.reshape(sides), jax.P()) for v in known[1:]]
@@ -376,8 +376,8 @@ def assess_blocks(a: Array, b: Array, x: Array, inverse, axes: Axes = AXES) -> R
     lie anywhere, and are laid out as above first; zeros fill up what the mesh does not
     divide. Call it inside `jax.jit`. Errors are those of `assess`.
     """
-    require_solution(a, b, x, axes)
-    require_inverse(inverse, axes)
+    check_solution(a, b, x, axes)
+    check_inverse(inverse, axes)
     if b.ndim != 2:
         raise ValueError(f"b {b.shape} is no matrix: pass [N, K], or call assess")
     dtype, n = result_type(a, b, x), len(a)

@@ -66,7 +66,7 @@ def check_problem(b: Array, axes: Axes, stop: Stop):
     if not (hasattr(b, "dtype") and jnp.issubdtype(b.dtype, jnp.inexact)):
         kind = getattr(b, "dtype", type(b).__name__)
         raise ValueError(f"b is {kind}: pass floating-point or complex numbers")
-    if missing := [name for name in _axis_names(axes) if not _in_reach(name)]:
+    if missing := [name for name in _axis_names(axes) if not _is_bound(name)]:
         raise ValueError(
             f"no axis {missing} here: call it inside `jax.shard_map`, over a mesh with "
             f"the axes {axes}"
@@ -188,7 +188,7 @@ def _axis_names(axes: Axes) -> tuple[str, ...]:
     return (axes,) if isinstance(axes, str) else tuple(axes)
 
 
-def _in_reach(name: str) -> bool:
+def _is_bound(name: str) -> bool:
     """Return whether `name` is an axis over which this program may add up."""
     try:
         lax.axis_size(name)

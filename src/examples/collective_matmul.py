@@ -82,7 +82,7 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def promotes(dtype: jnp.dtype) -> bool:
+def can_promote(dtype: jnp.dtype) -> bool:
     """Return whether JAX finds a common type for this one and another."""
     bits = jnp.finfo if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo
     return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
@@ -97,7 +97,7 @@ def check_matrices(a: Array, b: Array):
 
 def check_types(a: Array, b: Array):
     """Raise ValueError unless numbers of a and b have a common type."""
-    if a.dtype != b.dtype and not (promotes(a.dtype) and promotes(b.dtype)):
+    if a.dtype != b.dtype and not (can_promote(a.dtype) and can_promote(b.dtype)):
         raise ValueError(f"{a.dtype}, {b.dtype} have no common type: convert one")
 
 
@@ -117,7 +117,7 @@ def check_product(a: Array, b: Array, *counts: int):
         check_divisible(name, size, count)
 
 
-def in_halves(rows: int, ways: int) -> list[tuple[int, int, int]]:
+def split_rows(rows: int, ways: int) -> list[tuple[int, int, int]]:
     """Return `step, first, height` of the parts in which a panel of `rows` travels."""
     half = rows // ways
     return [(+1, 0, half), (-1, half, rows - half)][:ways]
@@ -145,7 +145,7 @@ def circulate(panel: Array, ways: int, fold: Callable, total: Array) -> Array:
     `jax.shard_map`.
     """
     size, rank = lax.axis_size("x"), lax.axis_index("x")
-    m, routes = len(panel), in_halves(len(panel), ways)
+    m, routes = len(panel), split_rows(len(panel), ways)
 
     def fold_all(i, parts, total):
         for part, (step, first, _) in zip(parts, routes, strict=True):
@@ -170,7 +170,7 @@ def ring_reduce(m: int, ways: int, part: Callable) -> Array:
     `jax.shard_map`.
     """
     size, rank = lax.axis_size("x"), lax.axis_index("x")
-    routes = in_halves(m, ways)
+    routes = split_rows(m, ways)
 
     def own(i):
         for step, first, height in routes:

@@ -281,7 +281,7 @@ def linear_solve(factors: Factors, b: Array, trans: int) -> Array:
 # ------------------------------------------------------------------ what you call
 
 
-def require_factors(factors: Factors):
+def check_lu(factors: Factors):
     """Raise ValueError unless these are factors, of the mesh in context."""
     if not all(hasattr(factors, name) for name in Factors.__dataclass_fields__):
         raise ValueError(
@@ -313,7 +313,7 @@ def lu_solve_blocks(factors: Factors, b: Array, trans: int = 0) -> Array:
     Derivatives of either mode go to a and to b. Raises ValueError for what are no
     factors or no matrix of N rows, for another trans, and for a mesh of other sizes.
     """
-    require_factors(factors)
+    check_lu(factors)
     n = factors.plan.n
     if not isinstance(b, (Array, np.ndarray)) or b.ndim != 2 or len(b) != n:
         shape = getattr(b, "shape", type(b).__name__)
@@ -333,7 +333,7 @@ def inv(factors: Factors) -> Array:
 
     Derivatives of either mode go to a. A singular matrix gives infinities or NaN.
     """
-    require_factors(factors)
+    check_lu(factors)
     return invert(factors)
 
 
@@ -375,7 +375,7 @@ def unpack(factors: Factors) -> Triangles:
     a[rows][:, columns] = lower upper; numbers from N on are those of an identity.
     Raises ValueError under differentiation: pivots jump.
     """
-    require_factors(factors)
+    check_lu(factors)
     return triangles_of(factors)
 
 

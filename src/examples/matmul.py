@@ -86,7 +86,7 @@ def place(x: Array, spec: jax.P) -> Array:
     return lax.with_sharding_constraint(x, spec) if auto else x
 
 
-def promotes(dtype: jnp.dtype) -> bool:
+def can_promote(dtype: jnp.dtype) -> bool:
     """Return whether JAX finds a common type for this one and another."""
     bits = jnp.finfo if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo
     return dtype == jnp.bool or bits(dtype).bits >= (16 if bits is jnp.finfo else 8)
@@ -101,7 +101,7 @@ def check_matrices(a: Array, b: Array):
 
 def check_types(a: Array, b: Array):
     """Raise ValueError unless numbers of a and b have a common type."""
-    if a.dtype != b.dtype and not (promotes(a.dtype) and promotes(b.dtype)):
+    if a.dtype != b.dtype and not (can_promote(a.dtype) and can_promote(b.dtype)):
         raise ValueError(f"{a.dtype}, {b.dtype} have no common type: convert one")
 
 

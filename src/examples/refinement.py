@@ -353,7 +353,7 @@ def solve_pair(solver: Solver) -> tuple[Solve, Solve]:
     return pair[0], lambda b: pair[1](b.conj()).conj()
 
 
-def require_wide(a: Array, b: Array, axes: Axes):
+def check_equations(a: Array, b: Array, axes: Axes):
     """Raise ValueError unless these are equations in floating-point numbers."""
     mesh_sizes(*axes)
     for name, v in ("a", a), ("b", b):
@@ -386,7 +386,7 @@ def refine(
     either mode, and second ones, reuse the factors. Raises ValueError for other types
     and shapes, for a mesh without these axes, and for what does not solve.
     """
-    require_wide(a, b, axes)
+    check_equations(a, b, axes)
     sides = jnp.asarray(b).reshape(len(a), math.prod(b.shape[1:]))
     refined = refine_matrix(Matrix(a, axes), sides, factor, fallback)
     good, fell_back = (
@@ -412,7 +412,7 @@ def refine_blocks(
     not divide N, or Y not K, zeros fill them up, and what comes back is on all devices.
     Call it inside `jax.jit`. Derivatives and errors are those of `refine`.
     """
-    require_wide(a, b, axes)
+    check_equations(a, b, axes)
     if b.ndim != 2:
         raise ValueError(f"b {b.shape} is no matrix: pass [N, K], or call refine")
     return refine_matrix(Blocks(a, axes), jnp.asarray(b), factor, fallback)

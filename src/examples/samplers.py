@@ -105,7 +105,7 @@ def find_sampler(name: str) -> Callable | None:
     return getattr(random, name.partition(",")[0], None)
 
 
-def call(name: str, **sharding) -> Callable:
+def draw_by(name: str, **sharding) -> Callable:
     """Return the function of a key that draws as the atlas does."""
     sampler, given = find_sampler(name), SAMPLERS[name]
     if "shape" in inspect.signature(sampler).parameters:
@@ -121,7 +121,7 @@ def on(count: int):
 
 def spread(name: str, **options) -> Callable:
     """Return the sampler, jitted so that the devices in context share its draws."""
-    return jax.jit(call(name), out_shardings=jax.P("x"), compiler_options=options)
+    return jax.jit(draw_by(name), out_shardings=jax.P("x"), compiler_options=options)
 
 
 def closeness(a, b) -> str:
@@ -140,7 +140,7 @@ def explicit_type(name: str) -> str:
     if "out_sharding" not in inspect.signature(find_sampler(name)).parameters:
         return "no out_sharding"
     with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("x",))):
-        traced = jax.make_jaxpr(call(name, out_sharding=jax.P("x")))(random.key(0))
+        traced = jax.make_jaxpr(draw_by(name, out_sharding=jax.P("x")))(random.key(0))
     return str(traced.out_avals[0])
 
 

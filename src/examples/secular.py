@@ -265,12 +265,12 @@ def make_edges(edges: Array, roots: Roots, pair: Pair) -> Array:
     """Multiply first and last row of a pair by its vectors: [2, 2s] -> [2, M]."""
     edges = (edges[:, roots.order] * roots.z[None])[:, None]
 
-    def some(from_d, from_o, mu, norm):
+    def multiply_edges(from_d, from_o, mu, norm):
         away = (roots.d[None] - from_d[:, None]) + (roots.o[None] - from_o[:, None])
         return tuple((edges / (away - mu[:, None])[None]).sum(2) / norm[None])
 
     mine = [lax.dynamic_slice_in_dim(v, pair.at, pair.rows) for v in roots[4:]]
-    return gather(jnp.stack(map_chunks(some, *mine)), pair.axes)
+    return gather(jnp.stack(map_chunks(multiply_edges, *mine)), pair.axes)
 
 
 # ----------------------------------------------------------- inside `jax.shard_map`

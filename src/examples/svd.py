@@ -334,12 +334,12 @@ def search(a: Array, key: Array, counts: tuple, qr: Callable, axes) -> Approxima
     """Return the first k of u, s and vh by subspace iteration: [N@x, M@y]."""
     (k, many, powers), (n, m) = counts, a.shape
     every, a = mesh_order(axes[0] + axes[1]), pad_axes(a, *axes)
-    ahead, back = both_products(axes, every)
+    multiply, multiply_adjoint = both_products(axes, every)
     q, _ = qr(first_product(a, key, many, axes), every)
     for _ in range(powers):
-        w, _ = qr(back(a, q), every)
-        q, _ = qr(ahead(a, w), every)
-    w, r = qr(back(a, q), every)
+        w, _ = qr(multiply_adjoint(a, q), every)
+        q, _ = qr(multiply(a, w), every)
+    w, r = qr(multiply_adjoint(a, q), every)
     v, s, uh = jnp.linalg.svd(r)  # q^H a = (w r)^H = uh^H s (w v)^H
     parts = dot(q, uh.conj().T[:, :k]), dot(w, v[:, :k])
     u, vh, error = compare_blocks(a, *parts, s[:k], axes)
@@ -380,10 +380,10 @@ def both_products(axes, every: Axes) -> tuple[Callable, Callable]:
         return scatter_sum(dot(a, gather_devices(z, rows, a.shape[1])), columns)
 
     @shard_map(**specs)
-    def back(a, y):
+    def multiply_adjoint(a, y):
         return scatter_sum(dot(a.conj().T, gather_devices(y, columns, len(a))), rows)
 
-    return ahead, back
+    return ahead, multiply_adjoint
 
 
 def compare_blocks(

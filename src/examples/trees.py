@@ -148,12 +148,12 @@ def shard_tree(tree, specs):
             raise ValueError(f"{label_of(path)} is traced: call shard_tree outside jit")
         if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype.kind in "OSUMm":
             raise ValueError(f"{label_of(path)} is no number: {leaf!r}")
-    specs = for_each_leaf(specs, tree)
+    specs = broadcast_specs(specs, tree)
     check(tree, specs)
     return jax.device_put(tree, specs)
 
 
-def for_each_leaf(specs, tree):
+def broadcast_specs(specs, tree):
     """Return a spec for each leaf of `tree`, of which `specs` is a prefix."""
     try:
         return jax.tree.broadcast(specs, tree)
@@ -172,7 +172,7 @@ def sharded_init(init: Callable, specs) -> Callable:
 
     def checked(args, kwargs):
         tree = init(*args, **kwargs)
-        each = for_each_leaf(specs, tree)
+        each = broadcast_specs(specs, tree)
         check(tree, each)
         return lax.with_sharding_constraint(tree, each)
 

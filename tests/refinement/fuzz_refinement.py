@@ -18,7 +18,7 @@ INNER = (
     "unpad_rows",
     "solve_pair",
     "place",
-    "require_wide",
+    "check_equations",
     "refine_matrix",
     "solve_half",
     "solve_refined",

@@ -91,5 +91,5 @@ def test_arrays_that_differ_are_told_apart():
 def test_every_sampler_of_this_version_can_be_called():
     for name in SAMPLERS:
         if find_sampler(name):
-            shape = jax.eval_shape(samplers.call(name), KEY).shape
+            shape = jax.eval_shape(samplers.draw_by(name), KEY).shape
             assert shape[0] == SIZE, name

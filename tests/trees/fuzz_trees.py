@@ -13,7 +13,7 @@ INNER = (
     "read_rules",
     "check",
     "axes_of",
-    "for_each_leaf",
+    "broadcast_specs",
     "explicit_part",
     "batch_specs",
     "specs_by_path",
