@@ -25,6 +25,7 @@ from book.marks import (
 )
 
 CLUSTER = "tests/cluster"
+ENGINE_TESTS = re.compile(r"tests/(test_\w+\.py|browser/)")
 TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
 
 
@@ -65,7 +66,7 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     """Return what the tests of one module may depend on.
 
     That is the whole tree but the modules that they neither import nor name, what
-    belongs to the tests of other modules, and prose that they do not name.
+    belongs to other tests, and prose that they do not name.
     """
     files = tracked_files()
     modules = {
@@ -82,6 +83,8 @@ def inputs_of_tests(test: str) -> frozenset[str]:
             return True
         if name.endswith(".md"):
             return name.removeprefix("docs/") in text
+        if ENGINE_TESTS.match(name):
+            return False
         of_module = name.startswith(("src/examples/", "tests/"))
         return not of_module or module_of(name) not in modules - {module_of(test)}
 

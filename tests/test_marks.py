@@ -117,6 +117,7 @@ def test_workers_mark_and_leave_out_the_same(project, cache):
         ("tests/lu/test_lu.py", {"test_b"}),
         ("pyproject.toml", {"test_a", "test_b"}),
         ("docs/page.md", set()),
+        ("tests/test_engine.py", set()),
     ],
 )
 def test_a_change_runs_what_depends_on_it(proved, changed, again):
