@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 from book.marks import (
     ROOT,
     are_unchanged,
