@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 from cases import each_week
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax.sharding import AxisType
-from on_devices import devices, noise
+from on_devices import assert_agreed, devices, noise
 
 from examples.cholesky import (
     Factor,
@@ -25,18 +23,10 @@ from examples.cholesky import (
     positions,
 )
 from examples.communication import measure
-from examples.definite import cho_inv, cho_logdet, cho_solve_blocks
 from examples.refinement import refine
 
 BLOCKS = jax.P("x", "y")
-MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
 KINDS = [AxisType.Explicit, AxisType.Auto]
-TYPES = [np.float32, np.float64, np.complex64, np.complex128]
-
-
-each_mesh = pytest.mark.parametrize(
-    "mesh", [mesh if i % 2 else each_week(mesh) for i, mesh in enumerate(MESHES)]
-)
 
 
 @pytest.fixture(autouse=True)
@@ -91,86 +81,43 @@ def solve(a, b):
     return cho_solve(cho_factor(a), b)
 
 
-def assert_copies_are_equal(array):
-    """Assert that devices with the same part of an array have the same bits of it."""
-    first = {}
-    for shard in array.addressable_shards:
-        bits = np.asarray(shard.data).tobytes()
-        assert first.setdefault(str(shard.index), bits) == bits
-
-
 # ------------------------------------------------------------------- right answers
 
 
-@each_mesh
-def test_l_is_the_factor_of_a_in_the_order_of_elimination(mesh):
-    n = 48 if mesh != (2, 4) else 61  # the latter is divided by no axis
-    a = definite(n, np.complex128)
-    with devices(mesh):
+@pytest.mark.parametrize(
+    ("mesh", "kind", "n", "dtype"),
+    [
+        ((2, 4), KINDS[0], 61, np.complex128),  # which no axis divides
+        ((3, 2), KINDS[1], 48, np.float32),  # on a subset of the devices
+    ],
+    ids=str,
+)
+def test_factor_and_solution_are_right_in_blocks_and_bits(mesh, kind, n, dtype):
+    """Devices with the same numbers have the same bits, which no type of JAX's says."""
+    a, b = definite(n, dtype), noise(n, 3, dtype=np.result_type(dtype, np.complex64))
+    eps = np.finfo(dtype).eps
+    with devices(mesh, kind):
         factor = cho_factor(distribute(a))
-        indices, lower = in_order(factor)
-        assert sorted(indices)[:n] == list(range(n))
-        assert (np.triu(lower, 1) == 0).all()
-        expected = np.linalg.cholesky(permuted(a, indices))
-        np.testing.assert_allclose(lower, expected, atol=1e-13)
+        x = cho_solve(factor, b)
+        assert_agreed(factor.c, factor.info, x)
+        assert x.sharding.is_fully_replicated
         blocks = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
         assert factor.c.sharding.is_equivalent_to(blocks, 2)
-
-
-@pytest.mark.parametrize(("kind", "dtype"), list(zip(KINDS * 2, TYPES, strict=True)))
-def test_every_type_is_solved_in_its_precision(kind, dtype):
-    a, b = definite(48, dtype), noise(48, 3, dtype=dtype)
-    with devices((2, 4), kind):
-        x = solve(distribute(a), b)
-    assert x.dtype == dtype
-    assert x.sharding.is_fully_replicated
-    assert scaled_residual(a, x, b) < np.finfo(dtype).eps
-
-
-@settings(deadline=None, derandomize=True, max_examples=4)
-@given(st.data())
-def test_any_size_on_any_mesh_is_solved_as_numpy_does(data):
-    mesh = data.draw(st.sampled_from(MESHES))
-    n = data.draw(st.integers(1, 70))
-    dtype = data.draw(st.sampled_from([np.float64, np.complex128]))
-    shape = data.draw(st.sampled_from([(n,), (n, 1), (n, 5)]))
-    a, b = definite(n, dtype), noise(*shape, dtype=dtype, seed=1)
-    with devices(mesh, data.draw(st.sampled_from(KINDS))):
-        x = solve(distribute(a), b)
-    assert x.shape == b.shape
-    np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("mesh", "kind", "n"), [((2, 4), KINDS[0], 48), ((3, 2), KINDS[1], 31)], ids=str
-)
-def test_devices_with_the_same_numbers_have_the_same_bits(mesh, kind, n):
-    """No type of JAX's says so: what runs on devices is unchecked."""
-    a, b = definite(n), noise(n, 3)
-    with devices(mesh, kind):
-        factor = jax.jit(cho_factor)(distribute(a))
-        x = cho_solve(factor, b)
-        blocks = cho_solve_blocks(factor, b), cho_inv(factor), cho_logdet(factor)
-        for array in (factor.c, factor.info, x, *blocks):
-            assert_copies_are_equal(array)
-        rows = np.arange(n * n).reshape(n, n)
-        bad = jax.make_array_from_callback(  # a part that lies twice, but differs
-            (n, n),
-            jax.NamedSharding(jax.sharding.get_mesh(), jax.P()),
-            rows.__getitem__,
-        )
-        parts = [
-            jax.device_put(rows + i, shard.device)
-            for i, shard in enumerate(bad.addressable_shards)
-        ]
-        bad = jax.make_array_from_single_device_arrays(bad.shape, bad.sharding, parts)
-        with pytest.raises(AssertionError):
-            assert_copies_are_equal(bad)
+        indices, lower = in_order(factor)
+    assert sorted(indices)[:n] == list(range(n))
+    assert (np.triu(lower, 1) == 0).all()
+    expected = np.linalg.cholesky(permuted(a, indices))
+    np.testing.assert_allclose(lower, expected, atol=500 * eps)
+    assert (factor.c.dtype, x.dtype) == (dtype, b.dtype)
+    assert scaled_residual(a, x, b) < eps
 
 
 @pytest.mark.parametrize(
     ("mesh", "kind", "few"),
-    [((2, 4), KINDS[0], "bfloat16"), ((3, 2), KINDS[1], jnp.float16)],
+    [
+        ((2, 4), KINDS[0], "bfloat16"),
+        each_week((3, 2), KINDS[1], jnp.float16),
+    ],
 )
 def test_products_of_fewer_bits_cost_digits_that_refinement_brings_back(
     mesh, kind, few
@@ -204,14 +151,16 @@ def test_fewer_bits_are_sent_as_they_are_where_a_machine_has_them():
         a = large(768)
         costs = [cost(cho_factor, a, product_dtype=t) for t in (None, "bfloat16")]
         few = functools.partial(cho_factor, product_dtype="bfloat16")
-        text = jax.jit(few).lower(a).as_text()
-        programs = measured(768), measure(few, a)
+        lowered = jax.jit(few).lower(a)
+        programs = measured(768), measure(lowered.compile())
     columns = [each.parts["rows of columns"] for each in costs]
     assert columns[0] == 2 * columns[1]
     assert costs[0].sent - costs[1].sent == columns[1]
     assert programs[0].sent == programs[1].sent == costs[0].sent
     assert programs[1].temporaries < programs[0].temporaries
-    assert re.search(r"all_reduce.*?\(tensor<\d+x\d+xbf16>\)", text, re.DOTALL)
+    assert re.search(
+        r"all_reduce.*?\(tensor<\d+x\d+xbf16>\)", lowered.as_text(), re.DOTALL
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,23 +170,6 @@ def test_products_of_no_fewer_bits_are_refused(dtype, few):
     complaint = f"{few} and .*: round real a to bfloat16"
     with devices((2, 4)), pytest.raises(ValueError, match=complaint):
         cho_factor(np.eye(8, dtype=dtype), product_dtype=few)
-
-
-@pytest.mark.parametrize(
-    ("n", "mesh"), [each_week(1, (2, 4)), (2, (8, 1)), (7, (1, 8))]
-)
-def test_fewer_rows_than_devices_are_enough(n, mesh):
-    a, b = definite(n, np.complex128), noise(n, dtype=np.complex128)
-    with devices(mesh):
-        np.testing.assert_allclose(solve(a, b), np.linalg.solve(a, b), atol=1e-12)
-
-
-def test_a_real_matrix_takes_complex_sides():
-    a, b = definite(16), noise(16, dtype=np.complex128)
-    with devices((2, 4)):
-        np.testing.assert_allclose(
-            solve(distribute(a), b), np.linalg.solve(a, b), atol=1e-12
-        )
 
 
 scales = np.logspace(-9, 9, 48)
@@ -257,20 +189,20 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("mesh", [(2, 4), (3, 2)])
-def test_hard_matrices_are_factored_to_rounding(mesh, name):
+def test_hard_matrices_are_factored_to_rounding(mesh):
     """The residual of every element of a: Higham's bound for Cholesky."""
-    a, b = HARD[name], noise(48)
-    with devices(mesh):
-        factor = cho_factor(distribute(a))
-        x = cho_solve(factor, b)
-        indices, lower = in_order(factor)
-    eps = np.finfo(float).eps
-    assert scaled_residual(a, x, b) < 16 * eps
-    whole = permuted(a, indices)
-    error = np.abs(lower @ lower.T - whole)
-    assert (error <= 50 * eps * np.abs(lower) @ np.abs(lower.T)).all()
+    b, eps = noise(48), np.finfo(float).eps
+    for name, a in HARD.items():
+        with devices(mesh):
+            factor = cho_factor(distribute(a))
+            x = cho_solve(factor, b)
+            indices, lower = in_order(factor)
+        assert scaled_residual(a, x, b) < 16 * eps, name
+        whole = permuted(a, indices)
+        error = np.abs(lower @ lower.T - whole)
+        bound = 50 * eps * np.abs(lower) @ np.abs(lower.T)
+        assert (error <= bound).all(), name
 
 
 def test_one_element_of_each_pair_is_read():
@@ -304,19 +236,19 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_is_not_positive_definite_gives_nan_as_in_jax(name):
-    a = BROKEN[name]
-    assert np.isnan(jnp.linalg.cholesky(a)).any()
-    for mesh in (2, 4), (3, 2):
-        with devices(mesh):
-            factor = cho_factor(distribute(a))
-            assert np.isnan(factor.c).all()
-            assert np.isnan(cho_solve(factor, noise(48))).all()
-            indices = np.asarray(order(48)).ravel()
-        minor = permuted(a, indices[indices < 48])[: factor.info][:, : factor.info]
-        minor = np.nan_to_num(minor, nan=-1e9)  # which LAPACK may take for a number
-        assert scipy.linalg.lapack.dpotrf(minor, lower=1)[1] == factor.info > 0
+def test_what_is_not_positive_definite_gives_nan_as_in_jax():
+    for name, a in BROKEN.items():
+        assert np.isnan(jnp.linalg.cholesky(a)).any()
+        for mesh in (2, 4), (3, 2):
+            with devices(mesh):
+                factor = cho_factor(distribute(a))
+                assert np.isnan(factor.c).all(), name
+                assert np.isnan(cho_solve(factor, noise(48))).all(), name
+                indices = np.asarray(order(48)).ravel()
+            minor = permuted(a, indices[indices < 48])[: factor.info][:, : factor.info]
+            minor = np.nan_to_num(minor, nan=-1e9)  # which LAPACK may take for a number
+            failed = scipy.linalg.lapack.dpotrf(minor, lower=1)[1]
+            assert failed == factor.info > 0, name
 
 
 # --------------------------------------------------------- other axes and other names
@@ -326,9 +258,7 @@ def test_what_is_not_positive_definite_gives_nan_as_in_jax(name):
     ("kinds", "axes"),
     [
         ("Auto Auto Auto", ("x", "y")),
-        each_week("Auto Explicit Auto", ("x", "z")),
-        each_week("Explicit Auto Explicit", ("z", "x")),
-        ("Explicit Explicit Explicit", ("z", "y")),
+        each_week("Explicit Explicit Explicit", ("z", "y")),
     ],
 )
 def test_a_batch_lies_on_an_axis_of_its_own(kinds, axes):
@@ -363,58 +293,28 @@ def test_a_matrix_of_nothing_has_a_factor():
         assert cho_solve(cho_factor(np.eye(3)), np.zeros((3, 0))).shape == (3, 0)
 
 
-@pytest.mark.parametrize("axes", ["xy", ("x",), ("x", "x")])
-def test_what_names_no_two_axes_is_refused(axes):
-    with devices((2, 4)), pytest.raises(ValueError, match="pass the names of two axes"):
-        cho_factor(np.eye(8), axes=axes)
-
-
-def test_a_call_inside_a_shard_map_is_refused():
-    for names in {"x"}, {"x", "y"}:
-        inside = jax.shard_map(
-            lambda a: cho_factor(a).c,
-            in_specs=jax.P(),
-            out_specs=jax.P(),
-            axis_names=names,
-        )
-        with devices((2, 4)), pytest.raises(ValueError, match=r"inside .* take it out"):
-            jax.jit(inside)(np.eye(8))
+def test_no_two_free_axes_are_refused():
+    a = np.eye(8)
+    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
+        cho_factor(a)
+    with devices((8,)), pytest.raises(ValueError, match=r"axis \['y'\] in context"):
+        cho_factor(a)
+    with devices((2, 4)):
+        for axes in "xy", ("x",), ("x", "x"):
+            with pytest.raises(ValueError, match="pass the names of two axes"):
+                cho_factor(a, axes=axes)
+        for names in {"x"}, {"x", "y"}:
+            inside = jax.shard_map(
+                lambda a: cho_factor(a).c,
+                in_specs=jax.P(),
+                out_specs=jax.P(),
+                axis_names=names,
+            )
+            with pytest.raises(ValueError, match=r"inside .* take it out"):
+                jax.jit(inside)(a)
 
 
 # ----------------------------------------------------------------------- gradients
-
-
-@pytest.mark.parametrize(
-    ("kind", "dtype"),
-    list(zip(KINDS, [np.float64, np.complex128], strict=True)),
-    ids=["explicit", "auto, complex"],
-)
-def test_gradients_and_tangents_are_those_of_a_dense_solve(kind, dtype):
-    a, b = definite(16, dtype), noise(16, 2, dtype=dtype)
-    step = definite(16, dtype) @ definite(16, dtype), noise(16, 2, dtype=dtype, seed=3)
-
-    def loss(solve, a, b):
-        x = solve(a, b)
-        return (jnp.abs(x) ** 2).sum() + x.real[0, 0] ** 3
-
-    def dense(a, b):
-        return loss(jnp.linalg.solve, a, b)
-
-    expected = jax.grad(dense, (0, 1))(a, b)
-    slope = jax.jvp(dense, (a, b), step)[1]
-    with devices((2, 4), kind):
-        blocks = distribute(a)
-        tangents = distribute(step[0]), jnp.asarray(step[1])
-
-        @jax.jit
-        def both_modes(primals, tangents):
-            _, push = jax.linearize(lambda *ab: loss(solve, *ab), *primals)
-            return *jax.grad(push, (0, 1))(*tangents), push(*tangents)
-
-        to_a, to_b, ours = both_modes((blocks, jnp.asarray(b)), tangents)
-        assert to_a.sharding.is_equivalent_to(blocks.sharding, 2)
-    for answer, truth in zip((to_a, to_b, ours), (*expected, slope), strict=True):
-        np.testing.assert_allclose(answer, truth, atol=1e-9 * np.abs(truth).max())
 
 
 def half_logdet(factor):
@@ -432,44 +332,53 @@ def half_logdet(factor):
     return run(factor.c)
 
 
-def likelihood(solve, half_logdet, theta, y):
-    """Return the logarithm of a Gaussian process's likelihood, up to a constant."""
-    length, size, noise = theta
-    n = len(y)
-    at = jnp.arange(n) / n
-    kernel = size * jnp.exp(-(((at[:, None] - at[None]) / length) ** 2))
-    kernel = kernel + noise * jnp.eye(n)
-    x, half = solve(kernel, y), half_logdet(kernel)
-    return -(y * x).sum() / 2 - half
+def loss(a, b, solve, half_logdet):
+    """Return what takes derivatives of a solution and of a determinant."""
+    x = solve(a, b)
+    return (jnp.abs(x) ** 2).sum() + x.real[0, 0] ** 3 + half_logdet(a) ** 2
+
+
+@jax.jit
+def dense_both_modes(primals, tangents):
+    """Return the gradients and the tangent that JAX has on one device."""
+
+    def dense_half(a):
+        return jnp.log(jnp.diagonal(jnp.linalg.cholesky(a)).real).sum()
+
+    def dense(a, b):
+        return loss(a, b, jnp.linalg.solve, dense_half)
+
+    gradients = jax.grad(dense, (0, 1))(*primals)
+    return *gradients, jax.jvp(dense, primals, tangents)[1]
 
 
 @pytest.mark.parametrize(
-    ("mesh", "kind", "n"), [((2, 4), KINDS[0], 24), ((3, 2), KINDS[1], 31)], ids=str
+    ("kind", "dtype"),
+    [each_week(KINDS[0], np.float64), (KINDS[1], np.complex128)],
+    ids=["explicit", "auto, complex"],
 )
-def test_a_likelihood_has_the_gradient_of_one_device(mesh, kind, n):
-    """Whose logarithm of a determinant comes from c, and nothing else does."""
-    theta, y = jnp.array([0.3, 1.5, 0.1]), noise(n)
+def test_gradients_and_tangents_are_those_of_a_dense_solve(kind, dtype):
+    """The determinant comes from c alone, and the solution from a and c."""
+    primals = definite(16, dtype), noise(16, 2, dtype=dtype)
+    tangents = primals[0] @ primals[0], noise(16, 2, dtype=dtype, seed=3)
+    expected = dense_both_modes(primals, tangents)
 
-    def dense_half(kernel):
-        return jnp.log(jnp.diagonal(jnp.linalg.cholesky(kernel))).sum()
+    def ours(a, b):
+        factor = cho_factor(a)
+        half = half_logdet(factor)
+        return loss(a, b, lambda a, b: cho_solve(factor, b), lambda a: half)
 
-    def plain(theta):
-        return likelihood(jnp.linalg.solve, dense_half, theta, y)
+    @jax.jit
+    def both_modes(primals, tangents):
+        _, push = jax.linearize(ours, *primals)
+        return *jax.grad(push, (0, 1))(*tangents), push(*tangents)
 
-    value, slope = jax.value_and_grad(plain)(theta)
-    determinant = jax.grad(lambda t: likelihood(lambda *_: 0 * y, dense_half, t, y))
-    assert np.abs(determinant(theta)).min() > 0.1  # what was missing once
-
-    def ours(theta):
-        return likelihood(solve, lambda k: half_logdet(cho_factor(k)), theta, y)
-
-    with devices(mesh, kind):
-        found, gradient = jax.jit(jax.value_and_grad(ours))(theta)
-        if mesh == (2, 4):  # JAX makes the gradient of this, too
-            forward = jax.jit(jax.jacfwd(ours))(theta)
-            np.testing.assert_allclose(forward, slope, rtol=1e-8)
-    np.testing.assert_allclose(found, value, rtol=1e-10)
-    np.testing.assert_allclose(gradient, slope, rtol=1e-8)
+    with devices((2, 4), kind):
+        given = [(distribute(a), jnp.asarray(b)) for a, b in (primals, tangents)]
+        found = both_modes(*given)
+        assert found[0].sharding.is_equivalent_to(given[0][0].sharding, 2)
+    for answer, truth in zip(found, expected, strict=True):
+        np.testing.assert_allclose(answer, truth, atol=1e-9 * np.abs(truth).max())
 
 
 @pytest.mark.parametrize(
@@ -532,8 +441,10 @@ def test_a_derivative_by_c_alone_is_refused():
 def test_a_gradient_through_the_factor_holds_a_few_blocks():
     with devices((2, 4)):
         n = 768
-        forward = measured(n)
-        both = measure(jax.grad(lambda a: cho_factor(a).c.sum()), large(n))
+        forward, a = measured(n), large(n)
+        slope = jax.jit(jax.grad(lambda a: cho_factor(a).c.sum())).lower(a).compile()
+        assert slope.output_shardings.is_equivalent_to(a.sharding, 2)
+        both = measure(slope)
     assert both.sent < 4 * forward.sent
     assert both.temporaries < 6 * 4 * n * n // 8
 
@@ -563,7 +474,7 @@ def measured(n):
     return measure(cho_factor, large(n))
 
 
-@pytest.mark.parametrize("mesh", [each_week((8, 1)), each_week((1, 8)), (2, 4), (3, 2)])
+@pytest.mark.parametrize("mesh", [(2, 4), each_week((3, 2))])
 def test_a_factor_sends_no_matrix_and_holds_little(mesh):
     """The bytes to the last one are in test_costs.py."""
     with devices(mesh):
@@ -624,19 +535,12 @@ def test_what_is_no_square_matrix_of_numbers_is_refused(a, complaint):
         cho_factor(a)
 
 
-def test_sides_that_do_not_fit_are_refused():
-    with devices((2, 4)):
-        factor = cho_factor(distribute(definite(8)))
-        for b in np.ones(7), np.ones((7, 8)), np.ones((8, 1, 1)):
-            with pytest.raises(
-                ValueError, match=r"does not fit a \(8, 8\): pass \[8\]"
-            ):
-                cho_solve(factor, b)
-
-
 def test_a_factor_of_another_mesh_or_none_is_refused():
     with devices((2, 4)):
         factor = cho_factor(distribute(definite(8)))
+        for b in np.ones(7), np.ones((7, 8)), np.ones((8, 1, 1)):
+            with pytest.raises(ValueError, match=r"fit a \(8, 8\): pass \[8\]"):
+                cho_solve(factor, b)
         with pytest.raises(ValueError, match="tuple'>: pass what cho_fac"):
             cho_solve((factor.a, factor.c), np.ones(8))
         for b, kind in ([1.0] * 8, "is a list"), (np.full(8, None), "is of object"):
@@ -649,24 +553,3 @@ def test_a_factor_of_another_mesh_or_none_is_refused():
         ),
     ):
         cho_solve(factor, np.ones(8))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
-def test_strict_promotion_is_enough(dtype):
-    """A refusal comes while JAX traces, so the gradient need not be compiled."""
-    a, b = definite(24, dtype), noise(24, dtype=np.complex64)
-    with devices((2, 4)), jax.numpy_dtype_promotion("strict"):
-        x = solve(distribute(a), b)
-        gradient = jax.eval_shape(jax.grad(lambda a: cho_factor(a).c.real.sum()), a)
-    np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-3)
-    assert (gradient.shape, gradient.dtype) == (a.shape, dtype)
-
-
-def test_a_mesh_without_the_axes_is_refused():
-    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
-        cho_factor(np.eye(8))
-    with (
-        jax.set_mesh(jax.make_mesh((8,), ("x",))),
-        pytest.raises(ValueError, match=r"no mesh axis \['y'\] in context"),
-    ):
-        cho_factor(np.eye(8))

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-import scipy.linalg.tests.test_decomp_lu as scipy_tests
-from cases import combine, each_week
+from cases import each_week
 from jax.sharding import AxisType
 from numpy.linalg.tests.test_linalg import CASES
 from on_devices import devices, noise
@@ -33,17 +32,10 @@ from examples.lu import (
 )
 
 BLOCKS = jax.P("x", "y")
-MESHES = [(1, 1), (8, 1), (1, 8), (2, 4), (4, 2), (3, 2)]  # the last: a subset
 KINDS = [AxisType.Explicit, AxisType.Auto]
-TYPES = [np.float32, np.float64, np.complex64, np.complex128]
+SINGLE, DOUBLE, *COMPLEX = np.float32, np.float64, np.complex64, np.complex128
 
 
-each_mesh = pytest.mark.parametrize(
-    "mesh", [mesh if i % 2 else each_week(mesh) for i, mesh in enumerate(MESHES)]
-)
-both_kinds = pytest.mark.parametrize(
-    ("mesh", "kind"), [((2, 4), KINDS[0]), ((3, 2), KINDS[1])], ids=["2x4", "3x2, auto"]
-)
 tall_and_flat = pytest.mark.parametrize("mesh", [(4, 2), (1, 8)])
 
 N = 72  # with several windows on each mesh, and two tiles on 1 x 8
@@ -98,26 +90,37 @@ def assert_solved(a, x, b, dtype=np.float64):
 # ------------------------------------------------------------------- the factors
 
 
-@each_mesh
-def test_l_times_u_is_a_in_the_order_of_elimination(mesh):
-    n = (
-        22 if mesh == (3, 2) else 24
-    )  # 24 fills no panels on 8 x 1, 22 no blocks on 3 x 2
-    with devices(mesh):
-        a = noise(n, n)
+@pytest.mark.parametrize(
+    ("mesh", "kind", "n", "dtype"),
+    [
+        ((2, 4), KINDS[0], 24, COMPLEX[1]),
+        ((3, 2), KINDS[1], 22, DOUBLE),  # which fills no blocks
+        ((8, 1), KINDS[0], 24, DOUBLE),  # which fills no panels
+    ],
+)
+def test_factors_multiply_to_a_and_solve_its_equations(mesh, kind, n, dtype):
+    """In the order of elimination; with strict promotion, and sides of another type."""
+    a, b = noise(n, n, dtype=dtype), noise(n, 8, dtype=np.complex128)
+    with devices(mesh, kind), jax.numpy_dtype_promotion("strict"):
         factors = lu_factor(distribute(a))
         rows, cols, lower, upper = triangles(factors)
         assert sorted(rows) == sorted(cols) == list(range(factors.permutation.size))
         whole = with_identity(a, len(rows))
-        np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-13)
-        assert np.abs(lower).max() < 4
+        np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-12)
+        assert np.abs(lower).max() < 8
         assert factors.lu.sharding.is_equivalent_to(distribute(whole).sharding, 2)
         assert factors.permutation.sharding.is_fully_replicated
+        if mesh != (8, 1):
+            x = solve(distribute(a), jax.device_put(b, BLOCKS if n == 24 else jax.P()))
+            assert_solved(a, x, b)
+            assert x.sharding.is_fully_replicated
+        if mesh == (2, 4):
+            for trans, matrix in enumerate([a, a.T, a.conj().T]):
+                assert_solved(matrix, lu_solve(factors, b, trans), b)
 
 
-@pytest.mark.parametrize("mesh", [(1, 1), (1, 8)])
-def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows(mesh):
-    with devices(mesh):
+def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows():
+    with devices():
         a = noise(N, N)
         rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
         whole = with_identity(a, len(rows))[:, cols]
@@ -140,20 +143,6 @@ def test_every_block_takes_part_in_every_step():
 
 def growth(upper, a):
     return np.abs(upper).max() / np.abs(a).max()
-
-
-@tall_and_flat
-def test_growth_is_about_that_of_partial_pivoting(mesh):
-    ours, lapack = [], []
-    with devices(mesh):
-        for seed in range(5):
-            a = noise(N, N, seed=seed)
-            rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
-            whole = with_identity(a, len(rows))
-            np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-12)
-            ours.append(growth(upper, a))
-            lapack.append(growth(np.triu(scipy.linalg.lu_factor(a)[0]), a))
-    assert np.mean(ours) < 2 * np.mean(lapack)
 
 
 # ------------------------------------------------------------------ the solutions
@@ -203,30 +192,20 @@ ZOO = {
 
 
 @tall_and_flat
-@pytest.mark.parametrize("name", ZOO)
-def test_l_times_u_is_a_and_grows_as_with_lapack(name, mesh):
+def test_every_kind_of_matrix_is_factored_and_solved_as_by_lapack(mesh):
     """Element by element, in units of rounding: Higham's bound for any LU."""
-    a = ZOO[name]
-    with devices(mesh):
-        rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
-    whole = with_identity(a, len(rows))[:, cols]
-    error, sizes = np.abs(lower @ upper - whole[rows]), np.abs(lower) @ np.abs(upper)
-    assert (error <= N * np.finfo(float).eps * sizes).all()
-    lapack = np.triu(scipy.linalg.lu_factor(whole)[0])
-    assert growth(upper, a) <= 3 * growth(lapack, a)
-
-
-@tall_and_flat
-def test_wilkinsons_matrix_grows_by_2_a_column_at_most(mesh):
-    """Its columns stand in the order of elimination, which makes pivoting useless."""
-    with devices(mesh):
-        a = wilkinson(N)[:, np.argsort(columns(N))]
-        rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
-    error = np.abs(lower @ upper - a[rows][:, cols])
-    assert (error <= np.finfo(float).eps * (np.abs(lower) @ np.abs(upper))).all()
-    worst = 2.0 ** (N - 1)
-    assert growth(np.triu(scipy.linalg.lu_factor(a[:, cols])[0]), a) == worst
-    assert growth(upper, a) == worst if mesh == (1, 8) else growth(upper, a) <= worst
+    b = noise(N, seed=5)
+    for name, a in ZOO.items():
+        with devices(mesh):
+            rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
+            x = solve(distribute(a), b)
+        assert scaled_residual(a, x, b) < 1e-15, name  # far below 16 eps
+        whole = with_identity(a, len(rows))[:, cols]
+        error = np.abs(lower @ upper - whole[rows])
+        sizes = np.abs(lower) @ np.abs(upper)
+        assert (error <= N * np.finfo(float).eps * sizes).all(), name
+        lapack = np.triu(scipy.linalg.lu_factor(whole)[0])
+        assert growth(upper, a) <= 3 * growth(lapack, a), name
 
 
 # ------------------------------------------------------- what is hard to solve well
@@ -330,15 +309,10 @@ def known(a, seed):
     return (a.astype(np.result_type(a, np.longdouble)) @ x).astype(a.dtype), x
 
 
-# each real type has two meshes; singular matrices go through the same programs
-SINGLE, DOUBLE, *COMPLEX = TYPES
-PRECISION = [SINGLE, COMPLEX[1], DOUBLE, COMPLEX[0], SINGLE, DOUBLE]
+# singular matrices go through the same programs
 each_precision = pytest.mark.parametrize(
     ("mesh", "dtype"),
-    [
-        case if i in (3, 5) else each_week(*case)
-        for i, case in enumerate(zip(MESHES, PRECISION, strict=True))
-    ],
+    [((2, 4), COMPLEX[0]), each_week((3, 2), DOUBLE), each_week((8, 1), COMPLEX[1])],
 )
 
 
@@ -419,9 +393,7 @@ def known_determinants(dtype):
 @pytest.mark.parametrize(
     ("mesh", "dtype"),
     [
-        ((8, 1), SINGLE),
-        each_week((1, 8), DOUBLE),
-        each_week((2, 4), COMPLEX[0]),
+        each_week((8, 1), SINGLE),
         ((3, 2), COMPLEX[1]),
     ],
 )
@@ -437,16 +409,6 @@ def test_determinants_are_as_near_to_the_exact_ones_as_those_of_lapack(mesh, dty
     assert max(ours) <= 10 * max(theirs) + SIZE * np.finfo(dtype).eps
 
 
-@tall_and_flat
-@pytest.mark.parametrize("name", ZOO)
-def test_the_residual_passes_for_every_kind_of_matrix(name, mesh):
-    a, b = ZOO[name], noise(N, seed=5)
-    with devices(mesh):
-        x = solve(distribute(a), b)
-        assert scaled_residual(a, x, b) < 1e-15  # far below 16 eps
-        assert x.sharding.is_fully_replicated
-
-
 def test_a_larger_one_in_single_precision_is_refined():
     n = 640
     a, b = noise(n, n, dtype=np.float32), noise(n, 3, dtype=np.float32, seed=5)
@@ -458,84 +420,7 @@ def test_a_larger_one_in_single_precision_is_refined():
     assert scaled_residual(a, twice, b) < scaled_residual(a, once, b) / 2
 
 
-def test_panels_wider_than_a_strip_are_solved():
-    """By the test above, too, on another mesh."""
-    n = 640
-    a, b = noise(n, n, dtype="c8"), noise(n, dtype="c8", seed=5)
-    with devices((3, 2)):
-        assert plan(n)[1] > STRIP
-        x = np.asarray(solve(distribute(a), b))
-    theirs = scaled_residual(a, scipy.linalg.solve(a, b), b)
-    assert scaled_residual(a, x, b) < 4 * theirs
-
-
-@both_kinds
-def test_a_solution_is_that_of_numpy(kind, mesh):
-    with devices(mesh, kind):
-        a, b = noise(24, 24), noise(24)
-        x = solve(distribute(a), b)
-        np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-10)
-        assert x.sharding.is_fully_replicated
-
-
-@pytest.mark.parametrize(
-    ("mesh", "kind", "dtype", "n", "sides"),
-    [
-        each_week((1, 1), KINDS[0], SINGLE, 45, ()),
-        ((8, 1), KINDS[1], DOUBLE, 13, (3,)),
-        each_week((1, 8), KINDS[1], COMPLEX[0], 5, (1,)),
-        ((2, 4), KINDS[1], COMPLEX[1], 24, (3,)),
-        each_week((2, 4), KINDS[0], DOUBLE, 1, ()),
-        ((4, 2), KINDS[0], SINGLE, 2, (1,)),
-        ((3, 2), KINDS[0], COMPLEX[0], 8, (3,)),
-    ],
-)
-def test_any_size_on_any_mesh_is_solved(mesh, kind, dtype, n, sides):
-    """Each mesh, kind of axes, type, size and number of sides comes, at least once."""
-    a, b = noise(n, n, dtype=dtype, seed=n), noise(n, *sides, dtype=dtype)
-    with devices(mesh, kind):
-        x = solve(distribute(a), b)
-    assert x.shape == b.shape
-    assert x.dtype == dtype
-    assert_solved(a, x, b, dtype)
-
-
-def test_one_set_of_factors_serves_a_its_transpose_and_its_adjoint():
-    with devices((4, 2)):
-        a, b = noise(24, 24, dtype=np.complex128), noise(24, 2)
-        factors = lu_factor(distribute(a))
-        for trans, matrix in enumerate([a, a.T, a.conj().T]):
-            x = lu_solve(factors, b, trans)
-            np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-10)
-
-
-def test_sides_in_blocks_are_served_too():
-    with devices((2, 4)):
-        a, b = noise(24, 24), noise(24, 8)
-        x = solve(distribute(a), jax.device_put(b, BLOCKS))
-        np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-9)
-
-
-def test_vmap_solves_every_matrix_of_a_batch():
-    with devices((2, 4)):
-        a, b = noise(2, 24, 24), noise(2, 24)
-        x = jax.jit(jax.vmap(solve))(jax.device_put(a, jax.P(None, "x", "y")), b)
-        np.testing.assert_allclose(
-            x, np.linalg.solve(a, b[..., None])[..., 0], rtol=1e-9
-        )
-
-
-@pytest.mark.parametrize("mesh", [each_week((1, 1)), (4, 2)])
-def test_determinants_are_those_of_numpy(mesh):
-    a, c = noise(24, 24), noise(23, 23, dtype=np.complex128)
-    with devices(mesh):
-        np.testing.assert_allclose(det(distribute(a)), np.linalg.det(a), rtol=1e-11)
-        np.testing.assert_allclose(
-            slogdet(distribute(c)), np.linalg.slogdet(c), rtol=1e-11
-        )
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 64])
+@pytest.mark.parametrize("n", [7, 64])
 def test_parity_is_the_determinant_of_a_permutation(n):
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(n)
@@ -545,43 +430,39 @@ def test_parity_is_the_determinant_of_a_permutation(n):
 # --------------------------------------------------------------- what is singular
 
 
-@pytest.mark.parametrize("mesh", [(4, 2), each_week((1, 8))])
-@pytest.mark.parametrize(
-    "a",
-    [
+def test_a_singular_matrix_has_finite_factors_and_no_solution():
+    matrices = [
         np.zeros((24, 24)),
         np.ones((24, 24)),
         np.diag(np.arange(24.0)),
         noise(24, 24) * (np.arange(24) != 12),
+        noise(24, 24) * (np.arange(24) != 5),  # not in the last step
         np.full((24, 24), np.nan),
-    ],
-    ids=["zeros", "ones", "a zero", "a zero column", "nan"],
-)
-def test_a_singular_matrix_has_no_finite_solution(a, mesh):
-    with devices(mesh):
-        assert not np.isfinite(solve(distribute(a), np.ones(24))).all()
-        sign, logarithm = slogdet(distribute(a))
-    wanted = [np.nan, np.nan] if np.isnan(a).any() else [0, -np.inf]
-    np.testing.assert_array_equal([sign, logarithm], wanted)
-
-
-def test_factors_of_a_singular_matrix_are_finite_as_those_of_lapack():
+    ]
     with devices((4, 2)):
-        a = noise(24, 24) * (np.arange(24) != 5)  # not in the last step
-        rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
-        whole = with_identity(a, len(rows))
-        np.testing.assert_allclose(lower @ upper, whole[rows][:, cols], atol=1e-13)
+        for a in matrices:
+            assert not np.isfinite(solve(distribute(a), np.ones(24))).all()
+            wanted = [np.nan, np.nan] if np.isnan(a).any() else [0, -np.inf]
+            np.testing.assert_array_equal(slogdet(distribute(a)), wanted)
+            if np.isfinite(a).all():
+                rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
+                whole = with_identity(a, len(rows))[rows][:, cols]
+                np.testing.assert_allclose(lower @ upper, whole, atol=1e-13)
 
 
 # -------------------------------------------------------------------- derivatives
 
 
-@both_kinds
-def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
-    a, b, da = noise(24, 24), noise(24), noise(24, 24, seed=1)
+@pytest.mark.parametrize(
+    ("mesh", "kind", "dtype"),
+    [((2, 4), KINDS[0], DOUBLE), ((3, 2), KINDS[1], COMPLEX[1])],
+)
+def test_derivatives_of_both_modes_are_those_of_numpy(mesh, kind, dtype):
+    a, da = (noise(24, 24, dtype=dtype, seed=seed) for seed in (0, 1))
+    b, db = (noise(24, dtype=dtype, seed=seed) for seed in (0, 2))
     x = np.linalg.solve(a, b)
     with devices(mesh, kind):
-        mine, db = distribute(a), noise(24, seed=2)
+        mine = distribute(a)
 
         @jax.jit
         def both_modes(a, b, *ways):
@@ -589,7 +470,7 @@ def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
 
             def half(*ways):  # whose gradient is that of half the sum of y^2
                 dx = push(*ways)
-                return (dx * y).sum(), dx
+                return (dx * y).sum().real, dx
 
             back, dx = jax.grad(half, (0, 1), has_aux=True)(*ways)
             return y, dx, back
@@ -604,36 +485,9 @@ def test_derivatives_of_both_modes_are_those_of_numpy(kind, mesh):
         assert to_a.sharding.is_equivalent_to(mine.sharding, 2)
 
 
-@pytest.mark.weekly
-def test_a_gradient_holds_one_factorisation():
-    """A step of it gathers three times, and products with a and a^T once each."""
-    with devices((4, 2)):
-        a = jax.ShapeDtypeStruct((64, 64), np.float64, sharding=BLOCKS)
-        b = jax.ShapeDtypeStruct((64,), np.float64)
-        steps, *_ = plan(64)
-        program = measure(
-            jax.grad(lambda a, b: solve(a, b, refine=1).sum(), (0, 1)), a, b
-        )
-    assert 3 * steps <= program.counts["all-gather"] <= 3 * steps + 2
-
-
-def test_complex_gradients_are_those_of_jax():
-    def loss(solve, a, b):
-        return jnp.abs(solve(a, b)).sum()
-
-    a, b = noise(8, 8, dtype=np.complex128), noise(8, dtype=np.complex128)
-    expected = jax.grad(lambda a, b: loss(jnp.linalg.solve, a, b), (0, 1))(a, b)
-    with devices((2, 4)):
-        answer = jax.jit(jax.grad(lambda a, b: loss(solve, a, b), (0, 1)))(
-            distribute(a), b
-        )
-        for mine, theirs in zip(answer, expected, strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("mesh", "kind", "n", "dtype"),
-    [((2, 4), KINDS[0], 24, DOUBLE), ((3, 2), KINDS[1], 13, COMPLEX[1])],
+    [each_week((2, 4), KINDS[0], 24, DOUBLE), ((3, 2), KINDS[1], 13, COMPLEX[1])],
     ids=["real", "complex, auto"],
 )
 def test_the_derivative_of_a_determinant_is_the_inverse(mesh, kind, n, dtype):
@@ -654,19 +508,6 @@ def test_the_derivative_of_a_determinant_is_the_inverse(mesh, kind, n, dtype):
     np.testing.assert_allclose(turn / sign, 1j * expected.imag, atol=1e-9)
     slopes = np.linalg.det(a) * np.linalg.inv(a).T
     np.testing.assert_allclose(to_a, slopes, atol=1e-10 * np.abs(slopes).max())
-
-
-@pytest.mark.parametrize(
-    ("trans", "mesh"),
-    [each_week(0, (4, 2)), (1, (1, 8)), (2, (4, 2)), each_week(2, (1, 8))],
-)
-def test_known_factors_solve_differentiably_in_the_right_hand_side(trans, mesh):
-    a, b = noise(13, 13, dtype=np.complex128), noise(13, 2, dtype=np.complex128)
-    whole = [a, a.T, a.conj().T][trans]
-    with devices(mesh):
-        factors = lu_factor(a)
-        _, back = jax.vjp(lambda b: lu_solve(factors, b, trans), b)
-        np.testing.assert_allclose(back(b)[0], np.linalg.solve(whole.T, b), rtol=1e-9)
 
 
 def test_a_derivative_that_is_not_there_is_refused():
@@ -704,8 +545,10 @@ def theirs(a, b):
     return of_factors(lambda a: a, solved, lambda a: jnp.linalg.slogdet(a)[1], a, b)
 
 
-@both_kinds
-def test_one_set_of_factors_has_derivatives_of_both_modes_and_second_ones(kind, mesh):
+@pytest.mark.parametrize(
+    ("mesh", "kind"), [((2, 4), KINDS[0]), each_week((3, 2), KINDS[1])]
+)
+def test_one_set_of_factors_has_derivatives_of_both_modes_and_second_ones(mesh, kind):
     """A likelihood takes its solutions and its determinant from the same factors."""
     a, b, da = noise(9, 9) + 3 * np.eye(9), noise(9, 2), noise(9, 9, seed=1)
 
@@ -739,24 +582,10 @@ def test_what_the_factors_serve_is_one_factorisation():
     assert 3 * steps <= program.counts["all-gather"] <= 3 * steps + 4
 
 
-@pytest.mark.weekly
-def test_the_second_derivative_of_a_solution_is_that_of_jax():
-    def curve(solve, a, b):
-        slope = jax.grad(lambda a: (solve(a, b) ** 2).sum())
-        return jax.grad(lambda a: (slope(a) ** 2).sum())(a)
-
-    a, b = noise(8, 8), noise(8)
-    expected = curve(jnp.linalg.solve, jnp.asarray(a), jnp.asarray(b))
-    with devices((2, 4)):
-        answer = jax.jit(lambda a: curve(solve, a, b))(a)
-    np.testing.assert_allclose(answer, expected, atol=1e-9 * np.abs(expected).max())
-
-
 # ------------------------------------------------------------- meshes of a user
 
 
 NAMES = "model", "data"
-TWO_KINDS = [(KINDS[i], KINDS[j]) for i in (0, 1) for j in (0, 1)]
 
 
 def users_mesh(kind, other):
@@ -772,31 +601,30 @@ def all_of_it(a, b):
 
 
 def loss_of_it(a, b):
+    """Return a number for a gradient, and what it is made of."""
     x, logarithm = all_of_it(a, b)
-    return (x**2).sum() + logarithm
+    return (x**2).sum() + logarithm, (x, logarithm)
 
 
-@pytest.mark.parametrize(
-    ("kind", "other"),
-    [pair if pair in TWO_KINDS[1:3] else each_week(*pair) for pair in TWO_KINDS],
-)
+@pytest.mark.parametrize(("kind", "other"), [KINDS, KINDS[::-1]])
 def test_a_batch_lies_along_an_axis_of_its_own(kind, other):
     """An Auto one sends nothing along it, an Explicit one panels, but no matrix."""
     a, b = noise(2, 16, 16), noise(2, 16)
+    turned = np.linalg.inv(a).swapaxes(1, 2)
     x = np.linalg.solve(a, b[..., None])[..., 0]
-    back = np.linalg.solve(a.swapaxes(1, 2), 2 * x[..., None])
-    slopes = np.linalg.inv(a).swapaxes(1, 2) - back * x[:, None]
+    slopes = turned - turned @ (2 * x[..., None]) * x[:, None]
     with users_mesh(kind, other):
         mine = jax.device_put(a, jax.P("batch", *NAMES))
         side = jax.device_put(b, jax.P("batch"))
-        values = jax.jit(jax.vmap(all_of_it, spmd_axis_name="batch"))(mine, side)
-        slope = jax.jit(jax.vmap(jax.grad(loss_of_it), spmd_axis_name="batch"))
-        program = slope.lower(mine, side).compile()
-        found = program(mine, side)
+        one = jax.value_and_grad(loss_of_it, has_aux=True)
+        each = jax.jit(jax.vmap(one, spmd_axis_name="batch"))
+        program = each.lower(mine, side).compile()
+        (_, values), found = program(mine, side)
         assert found.sharding.is_equivalent_to(mine.sharding, 3)
         assert values[0].sharding.is_equivalent_to(side.sharding, 2)
-        steps = measure(program).collectives
-    along = [step.bytes for step in steps if "batch" in step.axes]
+        sent = measure(program).collectives
+        assert cost(lu_factor, jnp.asarray(a[0]), axes=NAMES).parts["panels"]
+    along = [step.bytes for step in sent if "batch" in step.axes]
     assert max(along, default=0) <= (0 if other is AxisType.Auto else 8 * 16 * 5)
     np.testing.assert_allclose(values[0], x, rtol=1e-10)
     np.testing.assert_allclose(values[1], np.linalg.slogdet(a)[1], rtol=1e-10)
@@ -804,7 +632,7 @@ def test_a_batch_lies_along_an_axis_of_its_own(kind, other):
 
 
 @pytest.mark.parametrize(
-    ("axes", "kinds"), combine([(None, 0), (0, None)], TWO_KINDS[1:3], strength=1)
+    ("axes", "kinds"), [((None, 0), KINDS), ((0, None), KINDS[::-1])]
 )
 def test_a_batch_may_be_of_sides_or_of_matrices_alone(axes, kinds):
     a, b = noise(2, 8, 8), noise(2, 8)
@@ -817,19 +645,19 @@ def test_a_batch_may_be_of_sides_or_of_matrices_alone(axes, kinds):
     np.testing.assert_allclose(x, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("kind", "other"), TWO_KINDS[1:3])
-def test_an_axis_that_is_not_named_is_left_alone(kind, other):
-    a, b = noise(13, 13), noise(13)
-    with users_mesh(kind, other), jax.numpy_dtype_promotion("strict"):
-        np.testing.assert_allclose(
-            solve(a, b, axes=NAMES), np.linalg.solve(a, b), rtol=1e-9
-        )
-        np.testing.assert_allclose(det(a, NAMES), np.linalg.det(a), rtol=1e-9)
-        assert cost(lu_factor, jnp.asarray(a), axes=NAMES).parts["panels"]
-
-
 def test_axes_that_are_not_two_or_not_free_are_refused():
     a = jnp.eye(8)
+    for f in lu_factor, det, slogdet, lambda a: solve(a, a[0]):
+        with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
+            f(a)
+        with devices((8,)), pytest.raises(ValueError, match=r"axis \['y'\] in context"):
+            f(a)
+    for kind in KINDS:  # on Auto axes they would be taken for factors of this mesh
+        with devices((2, 4), kind):
+            factors = lu_factor(a)
+        for shape in (4, 2), (1, 8), (2, 2):
+            with devices(shape, kind), pytest.raises(ValueError, match="on a mesh of"):
+                lu_solve(factors, a[0])
     with devices((2, 4)):
         for axes in ("x",), ("x", "x"), ("x", "y", "z"):
             with pytest.raises(ValueError, match="pass the names of two axes"):
@@ -859,9 +687,8 @@ def test_a_shard_map_over_other_axes_may_be_around_it():
 # ------------------------------------------------------------- what factors tell
 
 
-@both_kinds
-def test_the_first_zero_pivot_is_named_by_its_column(kind, mesh):
-    with devices(mesh, kind):
+def test_the_first_zero_pivot_is_named_by_its_column():
+    with devices((2, 4)):
         order = [column for column in columns(13) if column < 13]
         for bad in ([], [order[4]], [order[9], order[2]]):
             a = noise(13, 13)
@@ -872,8 +699,7 @@ def test_the_first_zero_pivot_is_named_by_its_column(kind, mesh):
 
 
 @pytest.mark.parametrize(
-    ("mesh", "n"),
-    combine([((2, 4), KINDS[0]), ((3, 2), KINDS[1])], [13, 32], strength=1),
+    ("mesh", "n"), [(((2, 4), KINDS[0]), 13), (((3, 2), KINDS[1]), 32)]
 )
 def test_nan_reaches_no_column_before_its_own(mesh, n):
     """In the order of elimination, and by panels; those before are as without it."""
@@ -926,13 +752,6 @@ def test_the_cost_is_near_its_leading_terms(mesh, n, loops):
     assert parts["tournaments"] == 8 * n * (width + 1) * (x - 1)
 
 
-def test_on_64_x_64_chips_an_eighth_is_for_tournaments():
-    pod = jax.sharding.AbstractMesh((64, 64), ("x", "y"))
-    with jax.sharding.use_abstract_mesh(pod):
-        expected = cost(lu_factor, jax.ShapeDtypeStruct((524288,) * 2, np.float32))
-    assert abs(expected.parts["tournaments"] / expected.sent - 1 / 8) < 0.01
-
-
 def test_the_matrix_stays_where_it_is():
     n = 1024
     with devices((2, 4)):
@@ -954,7 +773,7 @@ def test_the_program_does_not_grow_with_n():
     assert len(large) < 1.04 * len(small)  # longer numbers, no more lines
 
 
-# ------------------------------------------------ the tests of NumPy and of SciPy
+# ------------------------------------------------ the tests of NumPy
 
 
 SQUARE = [
@@ -964,7 +783,7 @@ SQUARE = [
 ]
 
 
-IN_GATE = "csingle", "double_2", "0x0", "8x8"
+IN_GATE = "csingle", "0x0"
 
 
 @pytest.mark.parametrize(
@@ -983,95 +802,6 @@ def test_the_cases_of_numpy_pass(case):
         assert x.dtype == np.linalg.solve(a, b).dtype
 
     case.check(check)
-
-
-def swaps(rows):
-    """Write a permutation as LAPACK does: row i changes places with row swaps[i]."""
-    rows, found = list(rows), []
-    order = list(range(len(rows)))
-    for i, row in enumerate(rows):
-        j = order.index(row)
-        order[i], order[j] = order[j], order[i]
-        found.append(j)
-    return np.array(found, np.int32)
-
-
-def as_scipy(a, check_finite=True):
-    a = np.asarray(a)
-    a = a if np.issubdtype(a.dtype, np.inexact) else a.astype(float)
-    n = len(a)
-    with devices((1, 1 if n else 8)):  # XLA evaluates what has no input, and slowly
-        factors = lu_factor(jnp.asarray(a))
-    packed = np.asarray(factors.lu)[:n, :n]
-    return packed, swaps(np.asarray(factors.permutation).ravel()[:n])
-
-
-def as_scipy_lu(a, permute_l=False, p_indices=False):
-    """Return P, L and U with a = P L U; the columns of U are in their old order."""
-    a = np.asarray(a)
-    with devices((2, 4)):
-        rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
-    keep, n = np.arange(len(rows)), len(a)
-    place = np.argsort(rows)[:n]
-    lower, upper = lower[:, keep], upper[:, np.argsort(cols)[:n]]
-    if p_indices:
-        return place, lower, upper
-    p = np.eye(len(rows))[place]
-    return (p @ lower, upper) if permute_l else (p, lower, upper)
-
-
-def as_scipy_solve(factors, b, trans=0, check_finite=True):
-    with devices((1, 1)):
-        return np.asarray(lu_solve(factors, b, trans))
-
-
-@pytest.fixture
-def scipy_class(monkeypatch):
-    """Return SciPy's test classes, made to test our functions."""
-
-    def prepared(name):
-        case = getattr(scipy_tests, name)()
-        case.setup_method()
-        return case
-
-    monkeypatch.setattr(scipy_tests, "lu_factor", as_scipy)
-    monkeypatch.setattr(scipy_tests, "lu", as_scipy_lu)
-    return prepared
-
-
-@pytest.mark.parametrize("name", [each_week("a"), "ca", "b", each_week("cb")])
-def test_lu_factor_passes_the_tests_of_scipy_with_its_matrices(name, scipy_class):
-    case = scipy_class("TestLUFactor")
-    a = getattr(case, name)
-    case._test_common_lu_factor(a.astype(np.result_type(a, np.float64)))
-
-
-@pytest.mark.parametrize(("n", "dtype"), list(zip([0, 1, 2, 2], TYPES, strict=True)))
-def test_lu_factor_passes_the_tests_of_scipy_for_shapes_and_types(
-    n, dtype, scipy_class
-):
-    case = scipy_class("TestLUFactor")
-    case.test_shape_dtype(n, n, dtype)
-    case.test_simple_known()
-    case.test_empty(0, 0)
-
-
-def test_lu_passes_the_tests_of_scipy(scipy_class):
-    case = scipy_class("TestLU")
-    case.test_simple_lu_shapes_real_complex([20, 20])
-    case.test_simple_lu_shapes_real_complex_2d_indices([20, 20])
-
-
-def test_lu_solve_passes_the_tests_of_scipy(scipy_class, monkeypatch):
-    def factors(a, check_finite=True):
-        with devices((1, 1)):
-            return lu_factor(jnp.asarray(a))
-
-    case = scipy_class("TestLUSolve")
-    monkeypatch.setattr(scipy_tests, "lu_factor", factors)
-    monkeypatch.setattr(scipy_tests, "lu_solve", as_scipy_solve)
-    case.test_lu()
-    case.test_check_finite()
 
 
 # -------------------------------------------------------------- what is refused
@@ -1107,16 +837,6 @@ def test_other_switches_are_refused():
             lu_solve(lu_factor(a), jnp.ones(5))
 
 
-@pytest.mark.parametrize("f", [lu_factor, det, slogdet, lambda a: solve(a, a[0])])
-def test_a_mesh_without_the_axes_is_refused(f):
-    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
-        f(jnp.eye(4))
-    line = jax.make_mesh((8,), ("x",))
-    complaint = r"no mesh axis \['y'\] in context"
-    with jax.set_mesh(line), pytest.raises(ValueError, match=complaint):
-        f(jnp.eye(4))
-
-
 @pytest.mark.parametrize(
     "bad", [[[1.0]], None, "a", 1.0, np.array([[None]]), np.array([["a"]])]
 )
@@ -1133,34 +853,3 @@ def test_what_is_no_array_of_numbers_is_refused(bad):
                 call(sides)
         with pytest.raises(ValueError, match="pass what lu_factor returns"):
             lu_solve(np.eye(1), np.ones(1))
-
-
-def test_strict_promotion_and_arrays_of_numpy_are_served():
-    a, b = noise(13, 13, dtype=np.float32), noise(13, dtype=np.complex64)
-    with jax.numpy_dtype_promotion("strict"), devices((2, 4)):
-        x = solve(a, b, refine=1)
-    assert x.dtype == np.complex64
-    assert_solved(a.astype(np.complex64), x, b, np.complex64)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_strict_promotion_is_enough_for_each_function(kind):
-    """A refusal comes while JAX traces, so nothing has to be compiled."""
-    a, b = noise(13, 13, dtype=np.float32), noise(13, dtype=np.complex64)
-    with jax.numpy_dtype_promotion("strict"), devices((2, 4), kind):
-        x = jax.eval_shape(lambda: solve(a, b, refine=1))
-        again = jax.eval_shape(lambda: lu_solve(lu_factor(a), b))
-        slopes = jax.eval_shape(jax.grad(lambda a: slogdet(a)[1]), a)
-    assert x.dtype == again.dtype == np.complex64
-    assert slopes.dtype == np.float32
-
-
-@pytest.mark.parametrize("shape", [(4, 2), (1, 8), (2, 2)])
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_factors_of_another_mesh_are_refused(shape, kind):
-    """On Auto axes they would be taken for factors of the order of this mesh."""
-    a = noise(16, 16, dtype=np.float32)
-    with devices((2, 4), kind):
-        factors = lu_factor(a)
-    with devices(shape, kind), pytest.raises(ValueError, match="on a mesh of"):
-        lu_solve(factors, a[0])
