@@ -1,4 +1,5 @@
 import functools
+import itertools
 import math
 import re
 
@@ -7,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from cases import combine, each_week
 from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, noise
 
@@ -78,7 +78,6 @@ def graded(n):
 
 ZOO = {
     "noise": noise(N, N),
-    "complex noise": noise(N, N, dtype=np.complex128),
     "twins": twins(N),
     "graded": graded(N),
     "Hilbert and more": scipy.linalg.hilbert(N) + 1e-9 * np.eye(N),
@@ -96,15 +95,11 @@ each_matrix = pytest.mark.parametrize("name", ZOO)
 # ----------------------------------------------------------------- right numbers
 
 
-def half(dtype):
-    return np.complex64 if np.issubdtype(dtype, np.complexfloating) else np.float32
-
-
 @each_matrix
 def test_estimates_are_near_and_errors_below_their_bounds(name):
     """At least a third of the truth; b = a x, in all digits and in half of them."""
     a, x = ZOO[name], noise(N, 2)
-    for dtype in a.dtype, half(a.dtype):
+    for dtype in np.float64, np.float32:
         low, eps = a.astype(dtype), np.finfo(dtype).eps
         exact = low.astype(a.dtype)
         b = (exact @ x).astype(dtype)
@@ -123,7 +118,7 @@ def test_estimates_are_near_and_errors_below_their_bounds(name):
         assert (report.hpl < 1).all()
 
 
-# --------------------------------------------------------------- any mesh and type
+# ----------------------------------------------------------------------- any mesh
 
 
 def multiplied(inverse):
@@ -148,18 +143,12 @@ def assert_expected(report, a, b, x, rtol=1e-9):
     assert (report.forward < report.condition).all()
 
 
-MESHES = [each_week((1, 1)), each_week((1, 8)), (3, 2), each_week((5, 1)), (1, 7)]
-
-
-@pytest.mark.parametrize("shape", MESHES, ids=str)
-def test_any_mesh_says_what_numpy_says(shape):
+def test_any_mesh_says_what_numpy_says():
     """Of a size that nothing divides, and of an x that solves but by half."""
-    dtype = np.complex128 if shape[0] > shape[1] else np.float64
-    a, x = noise(29, 29, dtype=dtype), noise(29, 3, dtype=dtype, seed=1)
+    a, x = (noise(29, k, dtype=np.complex128, seed=k) for k in (29, 3))
     b = a @ x + 1e-3 * noise(29, 3, seed=2)
-    solver, kind = multiplied(np.linalg.inv(a)), KINDS[sum(shape) % 2]
-    with devices(shape, kind):
-        report = jax.jit(lambda *v: assess(*v, solver))(a, b, x)
+    with devices((3, 2), AxisType.Auto):
+        report = jax.jit(lambda *v: assess(*v, multiplied(np.linalg.inv(a))))(a, b, x)
         assert_expected(report, a, b, x)
 
 
@@ -173,43 +162,15 @@ def test_one_right_hand_side_is_one_number():
         assert str(report).startswith("29 equations in float64.\n")
 
 
-@pytest.mark.parametrize("kind", [each_week(KINDS[0]), KINDS[1]], ids=str)
-def test_axes_have_any_name_and_others_are_left_alone(kind):
+def test_axes_have_any_name_and_others_are_left_alone():
     a, x = noise(24, 24), noise(24, 2, seed=1)
     b, solver, names = a @ x + 1e-3, multiplied(np.linalg.inv(a)), ("data", "model")
-    kinds = kind, AxisType.Auto, kind
-    with jax.set_mesh(jax.make_mesh((2, 2, 2), ("data", "z", "model"), kinds)):
+    with devices((2, 2, 2), AxisType.Auto, ("data", "z", "model")):
         placed = jax.device_put(a, jax.P(*names))
         report = jax.jit(lambda *v: assess(*v, solver, names))(placed, b, x)
         assert_expected(report, a, b, x)
         norm = jax.jit(norm1, static_argnums=1)(placed, names)
         np.testing.assert_allclose(norm, np.linalg.norm(a, 1))
-
-
-@pytest.mark.parametrize("wide", [True, False])
-def test_strict_promotion_and_numbers_of_four_bytes_are_enough(wide):
-    a, x = noise(16, 16, dtype=np.complex64), noise(16, 2, dtype=np.float32)
-    solver, b = multiplied(np.linalg.inv(a)), a @ x + np.float32(1e-2)
-    with jax.enable_x64(wide), jax.numpy_dtype_promotion("strict"), devices():
-        report, one = jax.jit(lambda *v: (assess(*v, solver), condition(a, solver)))(
-            a, b, x
-        )
-        assert report.forward.dtype == one.dtype == np.float32
-        assert_expected(report, a, b, x, rtol=1e-3)
-
-
-def test_a_batch_is_mapped():
-    a, x = noise(3, 16, 16), noise(3, 16)
-    b = np.einsum("kij,kj->ki", a, x) + 1e-3
-
-    def one(a, b, x, inverse):
-        return assess(a, b, x, (lambda b: inverse @ b, lambda b: inverse.T @ b))
-
-    with devices():
-        report = jax.jit(jax.vmap(one))(a, b, x, np.linalg.inv(a))
-        for i in range(3):
-            each = jax.tree.map(lambda v, i=i: v[i], report)
-            assert_expected(each, a[i], b[i], x[i])
 
 
 def test_the_size_of_the_numbers_does_not_matter():
@@ -237,15 +198,12 @@ def multiplied_by(inverse):
 # ------------------------------------------------------------ what is no number
 
 
-@pytest.mark.parametrize(
-    ("bad", "kind"), combine([np.nan, np.inf], KINDS, strength=1), ids=str
-)
-def test_what_is_not_finite_is_told(bad, kind):
+def test_what_is_not_finite_is_told():
     a, x = noise(16, 16), noise(16, 2)
     inverse = np.linalg.inv(a)
-    with devices(kind=kind):
+    with devices(kind=AxisType.Auto):
         run = jax.jit(lambda m, *v: assess(*v, multiplied_by(m)))
-        for where in range(4):
+        for bad, where in itertools.product((np.nan, np.inf), range(4)):
             arrays = [inverse.copy(), a.copy(), a @ x, x.copy()]
             arrays[where][13, 1] = bad
             report = run(*arrays)
@@ -254,7 +212,6 @@ def test_what_is_not_finite_is_told(bad, kind):
             assert "NaN came out, of a, b, x or a solve: no digit" in str(report)
             alone = where > 1  # the other side has its own b and x
             assert np.isfinite(report.forward[0]) == alone
-        arrays[0] = inverse
         assert np.isnan(norm1(np.where(a == a[3, 3], np.nan, a)))
 
 
@@ -302,6 +259,7 @@ def test_a_report_is_words_when_it_is_printed():
 # -------------------------------------------------------- solvers, and what is sent
 
 
+@pytest.mark.weekly
 def test_lu_and_cholesky_are_judged_in_their_blocks():
     a = ZOO["kernel"].astype(np.float32) + 1e-2 * np.eye(N, dtype=np.float32)
     b = a @ noise(N, 2, dtype=np.float32)
@@ -343,25 +301,26 @@ def test_no_device_ever_holds_more_than_its_block():
 
 def test_x_has_its_derivative_beside_a_report_whose_own_is_nan():
     a, b = noise(12, 12) + 12 * np.eye(12), noise(12)
+    x = np.linalg.solve(a, b)
+    wanted = -np.outer(np.linalg.solve(a.T, 2 * x), x)
 
     def both(a):
         solver = dense(a)
         x = solver[0](b)
         return (x**2).sum(), assess(a, b, x, solver)
 
-    def alone(a):
-        return (dense(a)[0](b) ** 2).sum()
+    @jax.jit
+    def derivatives(a):
+        turned = jax.grad(lambda a: both(a)[1].condition)(a)
+        return jax.grad(both, has_aux=True)(a), turned, jax.jvp(both, (a,), (a,))[1]
 
     with devices():
-        wanted = jax.jit(jax.grad(alone))(a)
-        gradient, report = jax.jit(jax.grad(both, has_aux=True))(a)
-        np.testing.assert_allclose(gradient, wanted, rtol=1e-10)
-        assert np.isfinite(report.forward)
-        turned = jax.jit(jax.grad(lambda a: both(a)[1].condition))(a)
-        assert np.isnan(turned).all()
-        _, (change, tangent) = jax.jit(lambda a: jax.jvp(both, (a,), (a,)))(a)
-        np.testing.assert_allclose(change, (wanted * a).sum(), rtol=1e-10)
-        assert np.isnan([tangent.forward, tangent.backward, tangent.condition]).all()
+        (gradient, report), turned, (change, tangent) = derivatives(a)
+    np.testing.assert_allclose(gradient, wanted, atol=1e-10 * np.abs(wanted).max())
+    assert np.isfinite(report.forward)
+    assert np.isnan(turned).all()
+    np.testing.assert_allclose(change, (wanted * a).sum(), rtol=1e-10)
+    assert np.isnan([tangent.forward, tangent.backward, tangent.condition]).all()
 
 
 # --------------------------------------------------------------------- refusals
@@ -416,11 +375,7 @@ def equations(n, k, condition, dtype):
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    combine(
-        [(2, 4), (3, 2), (4, 2), (1, 1)],
-        ["float32", "float64", "complex128", "complex64"],
-        strength=1,
-    ),
+    [((2, 4), "float32"), ((3, 2), "complex128")],
     ids=str,
 )
 def test_blocks_say_what_numpy_says(shape, dtype):
@@ -444,12 +399,11 @@ def test_blocks_say_what_numpy_says(shape, dtype):
         assert str(report).startswith(f"24 equations in {dtype}, 8 right-hand sides; ")
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (3, 2)], ids=str)
-def test_blocks_that_nothing_divides_say_what_whole_arrays_say(shape):
+def test_blocks_that_nothing_divides_say_what_whole_arrays_say():
     a, x = noise(29, 29), noise(29, 5, seed=1)
     b = a @ x + 1e-3 * noise(29, 5, seed=2)
     inverse = np.linalg.inv(a)
-    with devices(shape):
+    with devices((2, 4)):
         known = Inverse(laid(inverse, jax.P()), ("x", "y"))
         report = jax.jit(lambda *v: assess_blocks(*v, known))(a, b, x)
         assert_expected(report, a, b, x)
@@ -460,10 +414,9 @@ def test_blocks_that_nothing_divides_say_what_whole_arrays_say(shape):
         assert none.forward.shape == (0,)
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], each_week(KINDS[1])], ids=str)
-def test_blocks_lie_on_axes_of_any_name_beside_another(kind):
+def test_blocks_lie_on_axes_of_any_name_beside_another():
     a, x = noise(8, 8), noise(8, 4, seed=1)
-    b, names, kinds = a @ x + 1e-3, ("data", "model"), (kind, AxisType.Auto, kind)
+    b, names, kinds = a @ x + 1e-3, ("data", "model"), (KINDS[0], KINDS[1], KINDS[0])
     with jax.set_mesh(jax.make_mesh((2, 2, 2), ("data", "z", "model"), kinds)):
         known = Inverse(laid(np.linalg.inv(a), jax.P(*names)), names)
         report = jax.jit(lambda *v: assess_blocks(*v, known, names))(a, b, x)
@@ -500,8 +453,8 @@ def test_nan_in_one_column_of_blocks_is_told_of_it_alone():
         assert "the worst is number 2" in str(report)
 
 
-@pytest.mark.parametrize("n", [32, each_week(64)])
-def test_solutions_by_lu_and_cholesky_in_blocks_are_judged_there(n):
+def test_solutions_by_lu_and_cholesky_in_blocks_are_judged_there():
+    n = 32
     a = np.exp(-(np.subtract.outer(np.arange(n), np.arange(n)) ** 2) / 40)
     a, x = a + 1e-4 * np.eye(n), noise(n, 2 * n)
 
@@ -530,10 +483,9 @@ def doubled(a, b, x):
     return assess_blocks(a, b, x, Inverse(lambda b: 2 * b, ("x", "y")))
 
 
-@pytest.mark.parametrize("size", [32, each_week(64)])
-def test_no_device_holds_all_sides_of_a_report(size):
+def test_no_device_holds_all_sides_of_a_report():
     """Of eight, an eighth of what one holds, and no array above t P-th parts."""
-    n, k, t, held = size, 16 * size, 4, []
+    n, k, t, held = 32, 512, 4, []
     for shape in (1, 1), (2, 4):
         with devices(shape):
             sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from cases import combine, each_week
+from cases import each_week
 from jax.sharding import AxisType
-from on_devices import devices, noise
+from on_devices import assert_agreed, devices, noise
 
 from examples.communication import measure
 from examples.inverse import STAGES, Factors, inv, lu_solve_blocks, stages, unpack
-from examples.lu import lu_factor, lu_slogdet, lu_solve, plan
+from examples.lu import lu_factor, plan
 
 BLOCKS = jax.P("x", "y")
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
@@ -40,50 +40,58 @@ def assert_near(found, expected, dtype=np.float64):
 @pytest.mark.parametrize(
     ("mesh", "kind", "a", "sides", "trans"),
     [
-        each_week((2, 4), EXPLICIT, noise(24, 24, dtype=np.complex128), 8, 0),
-        ((2, 4), AUTO, noise(24, 24, dtype=np.complex64), 8, 2),
+        ((2, 4), EXPLICIT, noise(24, 24, dtype=np.complex64), 8, 2),
         ((3, 2), AUTO, noise(13, 13), 5, 1),
         ((1, 7), AUTO, noise(29, 29, dtype=np.float32), 1, 0),
-        each_week((5, 1), EXPLICIT, noise(1, 1), 3, 2),
-        each_week((1, 1), AUTO, noise(6, 6, dtype=np.float32), 2, 1),
     ],
-    ids=[0, 1, 2, 3, 4, 5],
+    ids=[0, 1, 2],
 )
 def test_sides_in_blocks_are_solved_for(mesh, kind, a, sides, trans):
-    dtype, b = a.dtype, noise(len(a), sides, dtype=a.dtype, seed=1)
-    with devices(mesh, kind):
+    """Sides of a type of their own, under strict promotion."""
+    b = noise(len(a), sides, dtype=np.result_type(a, np.complex64), seed=1)
+    with devices(mesh, kind), jax.numpy_dtype_promotion("strict"):
         x = lu_solve_blocks(lu_factor(a), b, trans)
-    wide = np.result_type(dtype, np.float64)
+        assert_agreed(x)
+        if mesh == (2, 4):
+            lies = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+            assert x.sharding.is_equivalent_to(lies, 2)
+    wide = np.result_type(a, np.float64)
     expected = np.linalg.solve(of(a, trans).astype(wide), b)
     condition = np.linalg.cond(a)
-    assert x.shape == b.shape
-    assert x.dtype == dtype
-    assert_near(x / condition, expected / condition, dtype)
+    assert (x.shape, x.dtype) == (b.shape, b.dtype)
+    assert_near(x / condition, expected / condition, a.dtype)
 
 
 def test_they_come_back_in_blocks_as_far_as_the_mesh_divides():
-    a = noise(24, 24)
     with devices((2, 4)):
-        factors = lu_factor(a)
-        for sides, spec in (8, BLOCKS), (3, jax.P("x")):
-            x = lu_solve_blocks(factors, noise(24, sides))
-            lies = jax.NamedSharding(jax.sharding.get_mesh(), spec)
-            assert x.sharding.is_equivalent_to(lies, 2)
+        factors = lu_factor(noise(24, 24))
+        x = lu_solve_blocks(factors, noise(24, 3))
+        lies = jax.NamedSharding(jax.sharding.get_mesh(), jax.P("x"))
+        assert x.sharding.is_equivalent_to(lies, 2)
         assert lu_solve_blocks(factors, noise(24, 0)).shape == (24, 0)
 
 
 @pytest.mark.parametrize(
-    ("mesh", "n"),
-    combine([((2, 4), EXPLICIT), ((3, 2), AUTO)], [24, 13], strength=1),
+    ("mesh", "kind", "n", "dtype"),
+    [((2, 4), EXPLICIT, 24, np.float64), ((3, 2), AUTO, 13, np.complex128)],
 )
-def test_the_inverse_is_that_of_numpy(mesh, n):
-    a = noise(n, n)
-    with devices(*mesh):
-        inverse = inv(lu_factor(a))
+def test_inverse_and_triangles_are_those_of_the_matrix(mesh, kind, n, dtype):
+    """On each device with the same bits, which JAX does not check."""
+    a = noise(n, n, dtype=dtype)
+    with devices(mesh, kind):
+        factors = lu_factor(a)
+        inverse, parts = inv(factors), unpack(factors)
+        assert_agreed(inverse, *parts)
         if n == 24:
             lies = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
             assert inverse.sharding.is_equivalent_to(lies, 2)
     assert_near(inverse, np.linalg.inv(a))
+    rows, columns, lower, upper = map(np.asarray, parts)
+    np.testing.assert_array_equal(lower, np.tril(lower))
+    np.testing.assert_array_equal(np.diagonal(lower), 1)
+    np.testing.assert_array_equal(upper, np.triu(upper))
+    whole = scipy.linalg.block_diag(a, np.eye(len(rows) - n))
+    assert_near(lower @ upper, whole[rows][:, columns])
 
 
 def test_a_singular_matrix_has_no_finite_inverse_and_nan_stays_nan():
@@ -92,27 +100,11 @@ def test_a_singular_matrix_has_no_finite_inverse_and_nan_stays_nan():
             assert not np.isfinite(inv(lu_factor(a))).all()
 
 
-@pytest.mark.parametrize(
-    ("mesh", "n"),
-    combine([((2, 4), AUTO), ((3, 2), EXPLICIT)], [24, 13], strength=1),
-)
-def test_the_triangles_multiply_to_the_matrix(mesh, n):
-    a = noise(n, n, dtype=np.complex128)
-    with devices(*mesh):
-        rows, columns, *pair = map(np.asarray, unpack(lu_factor(a)))
-    lower, upper = pair
-    np.testing.assert_array_equal(lower, np.tril(lower))
-    np.testing.assert_array_equal(np.diagonal(lower), 1)
-    np.testing.assert_array_equal(upper, np.triu(upper))
-    whole = scipy.linalg.block_diag(a, np.eye(len(rows) - n))
-    assert_near(lower @ upper, whole[rows][:, columns])
-
-
 # -------------------------------------------------------------------- derivatives
 
 
 @pytest.mark.parametrize(
-    ("mesh", "kind", "trans"), [((2, 4), EXPLICIT, 0), ((3, 2), AUTO, 1)]
+    ("mesh", "kind", "trans"), [((2, 4), EXPLICIT, 1), each_week((3, 2), AUTO, 0)]
 )
 def test_derivatives_of_both_modes_and_second_ones_are_those_of_jax(mesh, kind, trans):
     a, b, da = noise(7, 7) + 3 * np.eye(7), noise(7, 3), noise(7, 7, seed=1)
@@ -172,30 +164,6 @@ def test_a_batch_has_an_axis_of_its_own_under_other_names(kind, other):
     assert_near(inverse, np.linalg.inv(a))
 
 
-# ------------------------------------------------------------------- the same bits
-
-
-@pytest.mark.parametrize(("mesh", "kind"), [((2, 4), EXPLICIT), ((3, 2), AUTO)])
-def test_devices_that_hold_the_same_part_hold_the_same_bits(mesh, kind):
-    """JAX does not check it of what `shard_map` returns: `check_vma` is off."""
-
-    def everything(a, b):
-        factors = lu_factor(a)
-        return factors, lu_solve(factors, b), lu_slogdet(factors), inv(factors)
-
-    with devices(mesh, kind):
-        found = jax.jit(everything)(noise(29, 29), noise(29, 2))
-        copies = 0
-        for array in jax.tree.leaves(found):
-            parts = {}
-            for shard in array.addressable_shards:
-                bits = np.asarray(shard.data).tobytes()
-                copies += str(shard.index) in parts
-                assert parts.setdefault(str(shard.index), bits) == bits
-        # the order, the solution, sign, logarithm and what no mesh divides
-        assert copies >= 5 * (mesh[0] * mesh[1] - 1)
-
-
 # ---------------------------------------------------------------- what it costs
 
 
@@ -213,9 +181,7 @@ def measured(mesh, n):
         return measure(solution, a, order, a), way
 
 
-@pytest.mark.parametrize(
-    ("mesh", "n"), [((2, 4), 128), each_week((2, 4), 512), ((4, 2), 128)]
-)
+@pytest.mark.parametrize(("mesh", "n"), [((2, 4), 128), each_week((4, 2), 128)])
 def test_a_step_sends_a_panel_and_its_rows(mesh, n):
     (x, y), (solve, (steps, width, *_)) = mesh, measured(mesh, n)
     assert solve.temporaries < 4.5 * 4 * n * n / 8
@@ -228,9 +194,9 @@ def test_a_step_sends_a_panel_and_its_rows(mesh, n):
     assert panels < 1.3 * (1 - 1 / y) * n * n / x
 
 
-@pytest.mark.parametrize("n", [128, each_week(256)])
-def test_a_gradient_holds_a_few_blocks_too(n):
+def test_a_gradient_holds_a_few_blocks_too():
     """And sends no more at a time than a panel, or its rows."""
+    n = 128
     with devices((2, 4)):
         a = jax.ShapeDtypeStruct((n, n), np.float32, sharding=BLOCKS)
         slope = measure(jax.grad(lambda a: inv(lu_factor(a)).sum()), a)
@@ -260,11 +226,3 @@ def test_what_is_no_system_is_refused():
     for other in (4, 2), (1, 1):
         with devices(other), pytest.raises(ValueError, match="set the mesh of the fac"):
             inv(factors)
-
-
-def test_strict_promotion_and_arrays_of_numpy_are_served():
-    a, b = noise(13, 13, dtype=np.float32), noise(13, 2, dtype=np.complex64)
-    with jax.numpy_dtype_promotion("strict"), devices((2, 4)):
-        x = lu_solve_blocks(lu_factor(a), b)
-    assert x.dtype == np.complex64
-    assert_near(x, np.linalg.solve(a, b), np.float32)
