@@ -4,18 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from cases import each_week
 from jax.sharding import AxisType
-from on_devices import devices, noise
+from on_devices import assert_agreed, devices, noise
 
 from examples.communication import measure
 from examples.tsqr import lstsq, qr
 
 KINDS = [AxisType.Explicit, AxisType.Auto]
-TYPES = [np.float32, np.float64, np.complex64, np.complex128]
-
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
 
 
 @pytest.fixture(autouse=True)
@@ -58,21 +54,24 @@ def factors(a, q, r):
 # ------------------------------------------------------------------- right answers
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 8])
-def test_any_number_of_devices_agrees_with_one(size):
-    a = noise(size * 6, 4)
+@pytest.mark.parametrize(("size", "n"), [(6, 35), (8, 48)])
+def test_any_number_of_devices_agrees_with_one(size, n):
+    """In the same bits on all: no sum makes them equal, and no type proves it."""
+    a = noise(n, 4)
     with devices((size,)):
         blocks = rows(a)
         q, r = qr(blocks)
-        factors(a, q, r)
-        alike((q, r), dense(a))
+        assert_agreed(q, r)
         assert q.sharding.is_equivalent_to(blocks.sharding, 2)
         assert r.sharding.is_fully_replicated
+    factors(a, q, r)
+    alike((q, r), dense(a))
 
 
-@each_kind
-@pytest.mark.parametrize("dtype", TYPES)
-def test_both_axes_of_a_mesh_split_the_rows_of_every_type(dtype, kind):
+@pytest.mark.parametrize(
+    ("kind", "dtype"), list(zip(KINDS, [np.float32, np.complex128], strict=True))
+)
+def test_both_axes_of_a_mesh_split_the_rows_of_every_type(kind, dtype):
     a = noise(40, 4, dtype=dtype)
     with devices((2, 4), kind):
         blocks = rows(a, "xy")
@@ -88,20 +87,6 @@ def test_the_other_axis_of_a_mesh_may_hold_copies():
         alike(qr(rows(a, "y"), axis="y"), dense(a))
 
 
-@settings(deadline=None, derandomize=True, max_examples=10)
-@given(st.data())
-def test_any_tall_shape_is_factored(data):
-    size = data.draw(st.sampled_from([3, 8]))
-    k = data.draw(st.integers(1, 6))
-    n = data.draw(st.integers(k, 40))
-    dtype = data.draw(st.sampled_from([np.float64, np.complex128]))
-    a = noise(n, k, dtype=dtype)
-    with devices((size,)):
-        q, r = qr(rows(a))
-        factors(a, q, r)
-        assert q.shape == (n, k)
-
-
 HARD = {
     "a column of zeros": noise(48, 4) * [1, 0, 1, 1],
     "two equal columns": noise(48, 4)[:, [0, 1, 0, 2]],
@@ -114,12 +99,12 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("name", HARD)
-def test_columns_stay_at_right_angles_whatever_the_rank(name):
+@pytest.mark.parametrize(("size", "count"), [(8, 48), (6, 48), (8, 13)])
+def test_columns_stay_at_right_angles_whatever_the_rank(size, count):
     """And if a device has fewer rows than there are columns, or zeros alone."""
-    for size, count in (8, 48), (6, 48), (8, 13):
-        with devices((size,)):
-            factors(HARD[name][:count], *qr(rows(HARD[name][:count])))
+    with devices((size,)):
+        for a in HARD.values():
+            factors(a[:count], *qr(rows(a[:count])))
 
 
 def ill(n, k, condition):
@@ -137,15 +122,13 @@ def test_the_condition_does_not_matter_where_cholesky_qr_breaks():
     assert not np.abs(q @ q.T - np.eye(4)).max() < 0.1  # nor if it is NaN
 
 
-@pytest.mark.parametrize("shape", [(48,), (48, 3)])
-def test_least_squares_are_those_of_numpy(shape):
-    a, b = noise(48, 4, dtype=np.complex128), noise(*shape, seed=2)
-    with devices((8,)):
+@pytest.mark.parametrize(("size", "shape"), [(8, (48,)), (6, (47, 3))])
+def test_least_squares_are_those_of_numpy(size, shape):
+    a, b = noise(shape[0], 4, dtype=np.complex128), noise(*shape, seed=2)
+    with devices((size,)):
         x = lstsq(rows(a), rows(b))
     assert x.shape == (4, *shape[1:])
     alike([x], [np.linalg.lstsq(a, b)[0]])
-    with devices((6,)):
-        alike([lstsq(a[:47], b[:47])], [np.linalg.lstsq(a[:47], b[:47])[0]])
 
 
 # ----------------------------------------------------------------------- gradients
@@ -165,27 +148,29 @@ def weighted(factor):
 
 @pytest.mark.parametrize(
     ("size", "kind", "dtype"),
-    [(8, KINDS[0], np.float64), (6, KINDS[1], np.complex128)],
+    [(8, KINDS[0], np.complex128), each_week(6, KINDS[1], np.float64)],
 )
 def test_gradients_are_those_of_one_device(size, kind, dtype):
     a = noise(48, 4, dtype=dtype)
-    expected = jax.grad(weighted(dense))(a)
-    slope = jax.jvp(weighted(dense), (a,), (a**2,))[1]
+
+    def both_modes(factor):
+        f = weighted(factor)
+        return jax.jit(lambda a: (jax.grad(f)(a), jax.jvp(f, (a,), (a**2,))[1]))
+
+    expected = both_modes(dense)(a)
     with devices((size,), kind):
         blocks = rows(a)
-        gradient = jax.jit(jax.grad(weighted(qr)))(blocks)
+        gradient, tangent = both_modes(qr)(blocks)
         assert gradient.sharding.is_equivalent_to(blocks.sharding, 2)
-        tangent = jax.jit(lambda a: jax.jvp(weighted(qr), (a,), (a**2,))[1])(blocks)
-    alike((gradient, tangent), (expected, slope))
+    alike((gradient, tangent), expected)
 
 
-@pytest.mark.parametrize("n", [16, 13])
-def test_blocks_of_less_than_full_rank_do_not_hurt_the_gradient(n):
+def test_blocks_of_less_than_full_rank_do_not_hurt_the_gradient():
     """Fewer rows than columns on each device, and some rows of zeros."""
-    a = noise(n, 4) * (np.arange(n) > 3)[:, None]
+    a = noise(13, 4) * (np.arange(13) > 3)[:, None]
     with devices((8,)):
         gradient = jax.jit(jax.grad(weighted(qr)))(rows(a))
-    alike([gradient], [jax.grad(weighted(dense))(a)])
+    alike([gradient], [jax.jit(jax.grad(weighted(dense)))(a)])
 
 
 def test_least_squares_have_the_gradient_of_the_normal_equations():
@@ -197,7 +182,7 @@ def test_least_squares_have_the_gradient_of_the_normal_equations():
     with devices((8,)):
         both = jax.grad(lambda a, b: (lstsq(a, b) ** 2).sum(), (0, 1))
         ours = jax.jit(both)(rows(a), rows(b))
-    alike(ours, jax.grad(normal, (0, 1))(a, b))
+    alike(ours, jax.jit(jax.grad(normal, (0, 1)))(a, b))
 
 
 # --------------------------------------------------------------------------- costs
@@ -208,17 +193,26 @@ def words(size, k):
     return k * k * (size.bit_length() - 1 + 3 * (size & (size - 1) > 0))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 6, 8])
-def test_a_device_sends_a_triangle_a_round_however_tall_the_matrix(size):
+@pytest.mark.parametrize("size", [6, 8])
+def test_a_device_sends_a_triangle_a_round_to_its_pair(size):
+    """However tall the matrix is; at distances of powers of two."""
     with devices((size,)):
         programs = [
             measure(qr, rows(np.ones((size * n, 12), np.float32))) for n in (12, 600)
         ]
     rounds = size.bit_length() - 1 + 2 * (size & (size - 1) > 0)
-    counts = {"collective-permute": rounds} if size > 1 else {}
+    counts = {"collective-permute": rounds}
     assert [program.counts for program in programs] == [counts] * 2
     for program in programs:
         assert program.sent == 4 * words(size, 12)
+    routes = [set(step.groups) for step in programs[0].collectives]
+    if size == 6:
+        assert routes == [
+            {(4, 0), (5, 1)},
+            {(0, 1), (1, 0), (2, 3), (3, 2)},
+            {(0, 2), (2, 0), (1, 3), (3, 1)},
+            {(0, 4), (1, 5)},
+        ]
 
 
 def test_a_gradient_sends_one_sum_more():
@@ -230,27 +224,10 @@ def test_a_gradient_sends_one_sum_more():
     assert 0 < sums <= 2 * 2 * 7 / 8 * 4 * 8 * 8 + 16  # and the loss
 
 
-def test_pairs_are_at_distances_of_powers_of_two():
-    with devices((6,)):
-        program = measure(qr, rows(np.ones((12, 2), np.float32)))
-    routes = [
-        set(step.groups)
-        for step in program.collectives
-        if step.kind == "collective-permute"
-    ]
-    assert routes == [
-        {(4, 0), (5, 1)},
-        {(0, 1), (1, 0), (2, 3), (3, 2)},
-        {(0, 2), (2, 0), (1, 3), (3, 1)},
-        {(0, 4), (1, 5)},
-    ]
-
-
 # --------------------------------------------------------------------- further axes
 
 
-@pytest.mark.parametrize("own", KINDS, ids=["explicit", "auto"])
-@pytest.mark.parametrize("further", KINDS, ids=["explicit", "auto"])
+@pytest.mark.parametrize(("own", "further"), [KINDS, KINDS[::-1]])
 def test_a_batch_may_lie_along_an_axis_of_its_own(own, further):
     batch, sides = noise(4, 21, 3), noise(4, 21, seed=2)
     mesh = jax.make_mesh((2, 4), ("model", "data"), (further, own))
@@ -264,10 +241,10 @@ def test_a_batch_may_lie_along_an_axis_of_its_own(own, further):
         slope = jax.grad(lambda a, b: (lstsq(a, b, "data") ** 2).sum())
         slopes = jax.jit(jax.vmap(slope, spmd_axis_name="model"))(placed, near)
     normal = jax.grad(lambda a, b: (jnp.linalg.solve(a.T @ a, a.T @ b) ** 2).sum())
-    alike([slopes], [jax.vmap(normal)(batch, sides)], atol=1e-10)
+    alike([slopes], [jax.jit(jax.vmap(normal))(batch, sides)], atol=1e-10)
 
 
-@each_kind
+@pytest.mark.parametrize("kind", [each_week(KINDS[0]), KINDS[1]])
 def test_a_batch_on_an_axis_of_its_own_is_not_gathered(kind):
     mesh = jax.make_mesh((2, 4), ("model", "data"), (kind,) * 2)
     with jax.set_mesh(mesh):
@@ -290,16 +267,6 @@ def test_second_derivatives_are_those_of_one_device():
         np.testing.assert_allclose(slope(qr), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_all_devices_have_the_same_triangle_to_the_last_bit():
-    """No sum makes them equal, and no type proves it."""
-    for size, dtype in (8, np.float32), (7, np.complex128):
-        with devices((size,)):
-            _, r = qr(rows(noise(size * 9, 6, dtype=dtype)))
-        first, *others = (np.asarray(shard.data) for shard in r.addressable_shards)
-        assert len(others) == size - 1
-        assert all((first == other).all() for other in others)
-
-
 # -------------------------------------------------------------------------- errors
 
 
@@ -320,19 +287,6 @@ def test_what_is_not_tall_is_refused(a, complaint):
             lstsq(a, np.ones(len(a)))
 
 
-def test_axes_may_come_in_a_list():
-    a, b = noise(40, 3), noise(40, seed=2)
-    with devices((2, 4)):
-        for axis in ["x", "y"], ["y", "x"]:
-            q, r = qr(a, axis)
-            alike((q, r), dense(a))
-            assert str(jax.typeof(q)) == "float64[40@(x,y),3]"
-        alike([lstsq(a, b, ["y"])], [np.linalg.lstsq(a, b)[0]])
-        for axis in [], ["x", "x"]:
-            with pytest.raises(ValueError, match="pass the name of a mesh axis, or"):
-                qr(a, axis)
-
-
 def test_what_is_no_array_of_numbers_is_refused():
     with devices((8,)):
         for a, complaint in ([[1.0]], "a is a list"), (np.full((2, 1), None), "of obj"):
@@ -343,28 +297,24 @@ def test_what_is_no_array_of_numbers_is_refused():
                 lstsq(np.ones((8, 2)), b)
 
 
-@pytest.mark.parametrize(("kind", "dtype"), list(zip(KINDS, TYPES[1:3], strict=True)))
-def test_strict_promotion_and_any_sharding_are_enough(kind, dtype):
-    a, b = noise(24, 3, dtype=dtype), noise(24, 2, seed=2).astype(np.float32)
-    expected = np.linalg.lstsq(a, b)[0]
-    with devices((2, 4), kind), jax.numpy_dtype_promotion("strict"):
-        for spec in jax.P(), jax.P("y"), jax.P(("y", "x")):
-            placed = jax.device_put(a, spec), jax.device_put(b, spec)
-            alike([lstsq(*placed)], [expected], atol=1e-5)
-            factors(a, *qr(placed[0], ("x", "y")))
-        turn = jax.grad(lambda a: abs(qr(a, "y")[1]).sum())(placed[0])
-        assert turn.dtype == dtype
-        assert np.isfinite(turn).all()
+def test_sides_of_another_type_are_fitted_under_strict_promotion():
+    """A refusal comes while JAX traces, so the gradient need not be compiled."""
+    a, b = noise(24, 3, dtype=np.complex64), noise(24, 2, seed=2).astype(np.float32)
+    with devices((2, 4), KINDS[1]), jax.numpy_dtype_promotion("strict"):
+        x = lstsq(*(jax.device_put(each, jax.P(("y", "x"))) for each in (a, b)))
+        turn = jax.eval_shape(jax.grad(lambda a: abs(qr(a, "y")[1]).sum()), a)
+    alike([x], [np.linalg.lstsq(a, b)[0]], atol=1e-5)
+    assert (turn.shape, turn.dtype) == (a.shape, a.dtype)
 
 
-@pytest.mark.parametrize("turn", [0, 1])
-def test_dependent_columns_show_on_the_diagonal_of_r(turn):
+def test_dependent_columns_show_on_the_diagonal_of_r():
     """As lstsq says nothing: two equal columns, and one that is a sum of three."""
     a = noise(48, 4)
-    a[:, 3] = a[:, 0] if turn else a[:, 0] + a[:, 1] - a[:, 2]
     with devices((8,)):
-        diagonal = np.abs(np.diag(qr(rows(a))[1]))
-    assert diagonal.min() < 1e-13 * diagonal.max()
+        for column in a[:, 0], a[:, 0] + a[:, 1] - a[:, 2]:
+            a[:, 3] = column
+            diagonal = np.abs(np.diag(qr(rows(a))[1]))
+            assert diagonal.min() < 1e-13 * diagonal.max()
 
 
 def test_sides_that_do_not_fit_are_refused():
@@ -378,6 +328,9 @@ def test_sides_that_do_not_fit_are_refused():
 
 def test_a_mesh_without_the_axis_is_refused():
     with devices((8,)):
+        for axis in [], ["x", "x"]:
+            with pytest.raises(ValueError, match="pass the name of a mesh axis, or"):
+                qr(np.ones((8, 2)), axis)
         for f in qr, lambda a, axis: lstsq(a, np.ones(8), axis):
             with pytest.raises(ValueError, match=r"no mesh axis \['z'\] in context"):
                 f(np.ones((8, 2)), axis=("x", "z"))
