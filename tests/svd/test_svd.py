@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_week
 from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, noise
 
@@ -17,10 +18,7 @@ from examples.svd import (
 )
 
 KINDS = [AxisType.Explicit, AxisType.Auto]
-TYPES = [np.float32, np.float64, np.complex64, np.complex128]
 KEY = jax.random.key(0)
-
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +56,10 @@ def right(a, u, s, vh, rounding=20):
 # --------------------------------------------------------------------- tall matrices
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_singular_values_are_as_near_as_lapacks(dtype):
     """Of noise and from 1 to 1e-12, with either QR, sizes that divide and others."""
-    eps, graded = np.finfo(dtype).eps, dtype in TYPES[::3]
+    eps, graded = np.finfo(dtype).eps, dtype == np.complex128
     s = np.logspace(0, -12, 7) if graded else np.linspace(1, 2, 7)
     kind, more, n = (KINDS[0], {"qr": tsqr.qr}, 64) if graded else (KINDS[1], {}, 61)
     a = with_values(s, (n, 7), dtype)
@@ -75,16 +73,16 @@ def test_singular_values_are_as_near_as_lapacks(dtype):
         assert np.abs(values - truth).max() < 10 * eps * truth[0]
 
 
-@pytest.mark.parametrize("shape", [(1,), (7,), (8, 1), (3, 2)])
+@pytest.mark.parametrize("shape", [(7,), (3, 2)])
 def test_any_number_of_devices_factors_any_tall_matrix(shape):
     axis = ("x", "y")[: len(shape)]
-    for n, k in (24, 3), (13, 13), (9, 1):
+    for n, k in (24, 3), (13, 13):
         a = noise(n, k)
         with devices(shape):
             u, s, vh = svd(a, axis)
             right(a, u, s, vh, rounding=60)
             whole = jax.typeof(u).sharding.spec == jax.P(None, None)
-            assert whole == (n % np.prod(shape) > 0 or np.prod(shape) == 0)
+            assert whole == (n % np.prod(shape) > 0)
 
 
 def test_u_lies_where_a_does_and_only_triangles_travel():
@@ -92,8 +90,9 @@ def test_u_lies_where_a_does_and_only_triangles_travel():
         programs = []
         for n in 80, 800:
             a = jax.device_put(noise(n, 5), jax.P("x"))
-            programs.append(measure(lambda a: svd(a, qr=tsqr.qr), a))
-            assert str(jax.typeof(svd(a)[0])) == f"float64[{n}@x,5]"
+            factor = jax.jit(lambda a: svd(a, qr=tsqr.qr)).lower(a).compile()
+            assert factor.output_shardings[0].is_equivalent_to(a.sharding, 2)
+            programs.append(measure(factor))
         by_gather = measure(svdvals, a)
         whole = measure(svd, jax.ShapeDtypeStruct((61, 5), np.float64))
         costs = cost_of_svd(a), cost_of_svd(jax.ShapeDtypeStruct((61, 5), np.float64))
@@ -122,7 +121,9 @@ def loss(factor):
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype"), list(zip(KINDS, TYPES[1::2], strict=True)), ids=str
+    ("kind", "dtype"),
+    [(KINDS[0], np.complex128), each_week(KINDS[1], np.float64)],
+    ids=str,
 )
 def test_derivatives_are_those_of_lapack_first_and_second(kind, dtype):
     a, along = noise(21, 5, dtype=dtype), noise(21, 5, dtype=dtype, seed=2)
@@ -147,17 +148,20 @@ def test_derivatives_are_those_of_lapack_first_and_second(kind, dtype):
 
 
 def test_equal_values_and_zeros_have_slopes_and_their_vectors_none():
-    equal = np.eye(16, 3)
-    zero = noise(16, 3) * [1, 1, 0]
-    for a in equal, zero:
-        with devices((8,)):
-            slope = jax.grad(lambda a: svdvals(a).sum())(a)
-            turn = jax.grad(lambda a: (svd(a)[0] ** 3).sum())(a)
-        assert np.isfinite(slope).all()
-        assert not np.isfinite(turn).all()
-    u, _, vh = np.linalg.svd(equal, full_matrices=False)
+    equal, zero = np.eye(16, 3), noise(16, 3) * [1, 1, 0]
+
+    @jax.jit
+    def slopes(a):
+        values = jax.grad(lambda a: svdvals(a).sum())(a)
+        return values, jax.grad(lambda a: (svd(a)[0] ** 3).sum())(a)
+
     with devices((8,)):
-        np.testing.assert_allclose(jax.grad(lambda a: svdvals(a).sum())(equal), u @ vh)
+        for a in zero, equal:
+            slope, turn = slopes(a)
+            assert np.isfinite(slope).all()
+            assert not np.isfinite(turn).all()
+    u, _, vh = np.linalg.svd(equal, full_matrices=False)
+    np.testing.assert_allclose(slope, u @ vh)
 
 
 # -------------------------------------------------------------- the first k of any
@@ -168,7 +172,7 @@ def tail(a, k):
     return np.linalg.norm(np.linalg.svd(a, compute_uv=False)[k:])
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64])
 def test_low_rank_and_noise_are_told_apart(dtype):
     """As near as any matrix of rank 4 can be, and the error is that of what returns."""
     shape = (60, 44) if np.finfo(dtype).bits == 32 else (44, 60)
@@ -206,8 +210,6 @@ MESHES = [
     ((8,), ("x", ())),
     ((3, 2), ("y", "x")),
     ((2, 2, 2), (("z", "x"), "y")),
-    ((1, 3), ("x", "y")),
-    ((7,), ((), "x")),
 ]
 
 
@@ -228,12 +230,11 @@ def test_a_key_gives_the_same_on_any_mesh():
 
 
 def test_k_may_be_all_and_the_sketch_no_wider():
-    for shape in (6, 20), (9, 8):
-        a = noise(*shape)
-        with devices((2, 4)):
-            u, s, vh, error = randomized_svd(a, min(shape), Sketch(KEY, 3, 0))
-        right(a, u, s, vh, rounding=60)
-        assert error < 1e-13 * np.linalg.norm(a)
+    a = noise(9, 8)
+    with devices((2, 4)):
+        u, s, vh, error = randomized_svd(a, 8, Sketch(KEY, 3, 0))
+    right(a, u, s, vh, rounding=60)
+    assert error < 1e-13 * np.linalg.norm(a)
 
 
 def test_nothing_is_held_or_sent_but_blocks_and_thin_panels_as_predicted():
@@ -255,8 +256,7 @@ def test_nothing_is_held_or_sent_but_blocks_and_thin_panels_as_predicted():
 # --------------------------------------------------------------------- further axes
 
 
-@pytest.mark.parametrize("further", KINDS, ids=["explicit", "auto"])
-@each_kind
+@pytest.mark.parametrize(("kind", "further"), [KINDS, KINDS[::-1]])
 def test_a_batch_may_lie_along_an_axis_of_its_own(kind, further):
     batch = noise(4, 21, 3)
     mesh = jax.make_mesh((2, 4), ("model", "data"), (further, kind))
@@ -294,12 +294,6 @@ def test_nan_comes_out_and_is_told():
         for s in svd(a, ("x", "y"))[1], svdvals(a), randomized_svd(a, 2, Sketch(KEY)).s:
             assert np.isnan(s).all()
         assert np.isnan(randomized_svd(a, 2, Sketch(KEY)).error)
-
-
-def test_lists_are_matrices():
-    a = noise(9, 2)
-    with devices((2, 4)):
-        np.testing.assert_allclose(svdvals(a.tolist()), np.linalg.svd(a)[1])
 
 
 def test_zeros_are_a_matrix_and_large_numbers_have_squares():
@@ -348,8 +342,7 @@ def test_the_gradient_that_the_refusal_names_is_that_of_the_values():
     np.testing.assert_allclose(ours, truth, atol=1e-9)
 
 
-@pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1]], ids=str)
-def test_axes_of_two_types_are_refused(kinds):
-    mesh = jax.make_mesh((2, 4), ("x", "y"), tuple(kinds))
+def test_axes_of_two_types_are_refused():
+    mesh = jax.make_mesh((2, 4), ("x", "y"), tuple(KINDS))
     with jax.set_mesh(mesh), pytest.raises(ValueError, match="of two types"):
         randomized_svd(noise(8, 8), 2, Sketch(KEY))
