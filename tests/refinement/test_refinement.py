@@ -221,8 +221,8 @@ def test_eight_bits_converge_for_small_condition_numbers_only():
 @functools.cache
 def derivatives(solve):
     """Compile first and second derivatives of the squared length of a solution."""
-    b, change = noise(12), noise(12, 12, seed=3)
-    first = jax.grad(lambda a, b: (solve(a, b) ** 2).sum(), (0, 1))
+    b, change = noise(12, dtype=complex), noise(12, 12, dtype=complex, seed=3)
+    first = jax.grad(lambda a, b: (jnp.abs(solve(a, b)) ** 2).sum(), (0, 1))
     return jax.jit(
         lambda a: (first(a, b), jax.jvp(lambda a: first(a, b), (a,), (change,))[1])
     )
@@ -235,25 +235,13 @@ def solved(a, b):
 @pytest.mark.parametrize("condition", [1e2, 1e10])
 def test_derivatives_go_through_the_exact_solve(condition):
     """Forward, reverse and second, by a and b; also through the fallback."""
-    a = conditioned(12, condition)
+    a = conditioned(12, condition, np.complex128)
     with devices():
         answers = jax.tree.leaves(derivatives(solved)(a))
     truths = jax.tree.leaves(derivatives(jnp.linalg.solve)(a))
     rtol = 1e-12 * condition
     for answer, truth in zip(answers, truths, strict=True):
         assert np.abs(answer - truth).max() <= rtol * np.abs(truth).max()
-
-
-def test_a_complex_derivative_is_that_of_the_dense_solve():
-    a, b = conditioned(12, 1e2, np.complex128), noise(12, dtype=np.complex128)
-
-    def loss(x):
-        return jnp.abs(x[:3]).sum()
-
-    with devices():
-        ours = jax.jit(jax.grad(lambda a: loss(refine(a, b, gathered).x)))(a)
-    theirs = jax.jit(jax.grad(lambda a: loss(jnp.linalg.solve(a, b))))(a)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 def test_a_step_is_one_product():
