@@ -13,11 +13,7 @@ from on_devices import assert_agreed, devices, noise
 
 from examples import accuracy
 from examples.accuracy import assess_blocks, norm1
-from examples.cholesky import cho_factor
 from examples.communication import measure
-from examples.definite import cho_solve_blocks
-from examples.inverse import lu_solve_blocks
-from examples.lu import lu_factor
 from examples.norm_estimate import Inverse
 
 N = 64
@@ -419,32 +415,6 @@ def test_nan_in_one_column_of_blocks_is_told_of_it_alone():
             assert np.isnan(each).tolist() == [False, False, True, False]
             assert_agreed(each)
         assert "the worst is number 2" in str(report)
-
-
-def test_solutions_by_lu_and_cholesky_in_blocks_are_judged_there():
-    n = 32
-    a = np.exp(-(np.subtract.outer(np.arange(n), np.arange(n)) ** 2) / 40)
-    a, x = a + 1e-4 * np.eye(n), noise(n, 2 * n)
-
-    @jax.jit
-    def both(a, b):
-        factors, factor = lu_factor(a), cho_factor(a)
-        by_factors = functools.partial(lu_solve_blocks, factors)
-        known = functools.partial(cho_solve_blocks, factor)
-        pair = by_factors, functools.partial(by_factors, trans=2)
-        found = by_factors(b), known(b)
-        return [
-            (x, assess_blocks(a, b, x, Inverse(solver, ("x", "y"))))
-            for x, solver in zip(found, (pair, known), strict=True)
-        ]
-
-    with devices():
-        given = [jax.device_put(v, BLOCKS) for v in (a, a @ x)]
-        for found, report in both(*given):
-            error = np.abs(found - np.linalg.solve(a, a @ x)).max(0)
-            error /= np.abs(found).max(0)
-            assert (error < report.forward).all()
-            assert (np.asarray(report.forward) < 1e-8).all()
 
 
 def doubled(a, b, x):

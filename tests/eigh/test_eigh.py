@@ -211,14 +211,6 @@ def test_axes_of_any_name_and_order_and_a_third_axis_left_alone():
     assert max(errors(a, w, v)) < 0.4
 
 
-def test_vmap_solves_many():
-    a = np.stack([symmetric(8), symmetric(8, seed=1)])
-    with devices((2, 2)):
-        w, v = jax.vmap(solve)(a)
-    for one in zip(a, w, v, strict=True):
-        assert max(errors(*one)) < 1
-
-
 # ----------------------------------------------------------------------- gradients
 
 

@@ -81,12 +81,6 @@ def test_both_axes_of_a_mesh_split_the_rows_of_every_type(kind, dtype):
         assert q.sharding.is_equivalent_to(blocks.sharding, 2)
 
 
-def test_the_other_axis_of_a_mesh_may_hold_copies():
-    a = noise(24, 4)
-    with devices((2, 4)):
-        alike(qr(rows(a, "y"), axis="y"), dense(a))
-
-
 HARD = {
     "a column of zeros": noise(48, 4) * [1, 0, 1, 1],
     "two equal columns": noise(48, 4)[:, [0, 1, 0, 2]],
