@@ -186,7 +186,7 @@ def multiplied_by(inverse):
 # ------------------------------------------------------------ what is no number
 
 
-def test_what_is_not_finite_is_told():
+def test_what_is_not_finite_makes_nan_and_no_digit():
     a, x = noise(16, 16), noise(16, 2)
     inverse = np.linalg.inv(a)
     with devices(kind=AxisType.Auto):
@@ -404,7 +404,7 @@ def test_wide_blocks_are_multiplied_strip_by_strip(monkeypatch):
         np.testing.assert_allclose(size, np.abs(a) @ np.abs(x))
 
 
-def test_nan_in_one_column_of_blocks_is_told_of_it_alone():
+def test_nan_in_one_column_of_blocks_leaves_the_others():
     a, x = noise(8, 8), noise(8, 4, seed=1)
     b = a @ x
     b[6, 2] = np.nan

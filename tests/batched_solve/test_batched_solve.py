@@ -155,7 +155,7 @@ def test_a_device_iterates_only_for_its_own_systems():
     assert messages == {}
 
 
-def test_the_tolerance_is_kept_and_a_tighter_one_takes_more_iterations():
+def test_a_tolerance_holds_and_a_tighter_one_takes_more_iterations():
     a, b = systems()
     with devices():
         arrays = put((a, b))

@@ -338,7 +338,7 @@ def test_the_ratio_has_the_derivative_of_a_sine():
 # --------------------------------------------------------------- where it runs
 
 
-def test_other_names_and_an_axis_that_is_not_named():
+def test_axes_have_other_names_and_one_is_left_alone():
     with devices((2, 2, 2), names=("z", "cols", "rows")):
         a = noise(12, 8)
         q, r = qr_blocks(a, axes=("rows", "cols"))

@@ -635,7 +635,7 @@ def test_a_shard_map_over_other_axes_may_be_around_it():
 # ------------------------------------------------------------- what factors tell
 
 
-def test_the_first_zero_pivot_is_named_by_its_column():
+def test_the_first_zero_pivot_has_the_number_of_its_column():
     with devices((2, 4)):
         order = [column for column in columns(13) if column < 13]
         for bad in ([], [order[4]], [order[9], order[2]]):

@@ -131,7 +131,7 @@ def test_one_column_alone_is_defeated_and_four_are_not(columns, monkeypatch):
     assert estimate < 1e-4 if columns == 1 else estimate > 0.9
 
 
-def test_what_is_not_finite_is_told_by_every_device():
+def test_what_is_not_finite_has_no_finite_norm_on_any_device():
     """Of a weight, for its own column alone; of the inverse, for all."""
     with devices((4, 2)):
         for bad in np.nan, np.inf:

@@ -148,7 +148,7 @@ def test_axes_have_any_name_and_others_are_left_alone():
 
 
 @pytest.mark.parametrize("large", [1e200, 1e-200])
-def test_numbers_that_fit_no_float32_are_scaled_and_told(large):
+def test_numbers_that_fit_no_float32_are_scaled_in_words(large):
     a, x = conditioned(N, 1e3), noise(N, 3) * [1, 1e-100, 1]
     with devices():
         refined = alone(a * large, a * large @ x)

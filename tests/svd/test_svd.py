@@ -173,7 +173,7 @@ def tail(a, k):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex64])
-def test_low_rank_and_noise_are_told_apart(dtype):
+def test_low_rank_and_noise_come_apart(dtype):
     """As near as any matrix of rank 4 can be, and the error is that of what returns."""
     shape = (60, 44) if np.finfo(dtype).bits == 32 else (44, 60)
     s = np.array([9, 7, 5, 3.0])
@@ -287,7 +287,7 @@ def test_vmap_approximates_many():
 # -------------------------------------------------------------------------- errors
 
 
-def test_nan_comes_out_and_is_told():
+def test_nan_comes_out_of_every_function():
     a = noise(20, 6)
     a[11, 2] = np.nan
     with devices((2, 4)):
