@@ -1,8 +1,12 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_week
 from jax.sharding import AxisType
+from on_devices import devices
 
 from examples.communication import measure
 from examples.padding import (
@@ -15,36 +19,17 @@ from examples.padding import (
 )
 
 P = jax.P
-MESHES = {
-    "one": (1, 1),
-    "column": (8, 1),
-    "wide": (2, 4),
-    "tall": (4, 2),
-    "half": (2, 2),
-}
+KINDS = AxisType.Explicit, AxisType.Auto
 SPECS = [P("x"), P("y", "x"), P(None, ("y", "x"))]
+REDUCTIONS = "sum", "prod", "max", "min", "any", "all"
 
-
-@pytest.fixture(params=[AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(params=MESHES.values(), ids=MESHES.keys())
-def mesh(request, kind):
-    """A mesh in context, of every shape and either type of axes."""
-    rows, cols = request.param
-    mesh = jax.make_mesh(
-        (rows, cols), ("x", "y"), (kind,) * 2, devices=jax.devices()[: rows * cols]
-    )
-    with jax.set_mesh(mesh):
-        yield mesh
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture
-def ring(kind):
+def ring():
     """Eight devices in a row, in context."""
-    with jax.set_mesh(jax.make_mesh((8,), ("x",), (kind,))) as mesh:
+    with devices((8,)) as mesh:
         yield mesh
 
 
@@ -57,36 +42,43 @@ def has_sharding(array, spec):
     return array.sharding.is_equivalent_to(jax.NamedSharding(mesh, spec), array.ndim)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("shape", [(13, 5), (16, 8)], ids=str)
-def test_the_data_comes_first_and_the_fill_after_it(mesh, shape, spec):
-    x = data(*shape)
-    padded = np.asarray(pad_to_mesh(x, spec, fill=7))
-    n, m = shape
-    np.testing.assert_array_equal(padded[:n, :m], x)
-    assert (padded[n:] == 7).all()
-    assert (padded[:, m:] == 7).all()
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_an_array_without_rows_stays_without(mesh, spec):
-    assert pad_to_mesh(data(0, 1), spec).shape == padded_shape((0, 1), spec)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_the_padded_array_and_its_mask_lie_as_the_spec_says(mesh, spec):
-    padded, mask = pad_to_mesh(data(13, 5), spec), valid_mask((13, 5), spec)
-    assert has_sharding(padded, spec)
-    assert has_sharding(mask, spec)
-    assert padded.shape == mask.shape == padded_shape((13, 5), spec)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_an_array_on_devices_is_padded_as_one_on_the_host(mesh, spec):
+@pytest.mark.parametrize(
+    ("mesh", "kind", "spec"),
+    [
+        ((2, 4), KINDS[0], SPECS[0]),
+        ((4, 2), KINDS[1], SPECS[1]),
+        ((2, 4), KINDS[0], SPECS[2]),
+        *(
+            each_week(mesh, kind, P("x", "y"))
+            for mesh in ((1, 1), (8, 1), (2, 2))
+            for kind in KINDS
+        ),
+    ],
+)
+def test_the_data_comes_first_and_the_fill_after_it(mesh, kind, spec):
+    """Of an array on the host and on devices; the mask says so, `unpad` undoes it."""
     x = data(13, 5)
-    on_devices = pad_to_mesh(jnp.asarray(x), spec, fill=3)
-    np.testing.assert_array_equal(on_devices, pad_to_mesh(x, spec, fill=3))
-    assert has_sharding(on_devices, spec)
+    with devices(mesh, kind):
+        shape = padded_shape((13, 5), spec)
+        inside = np.zeros(shape, bool)
+        inside[:13, :5] = True
+        run = jax.jit(
+            lambda x: (pad_to_mesh(x, spec, fill=7), valid_mask(x.shape, spec))
+        )
+        for padded, mask in (
+            (pad_to_mesh(x, spec, fill=7), valid_mask((13, 5), spec)),
+            run(jnp.asarray(x)),
+        ):
+            assert has_sharding(padded, spec)
+            assert has_sharding(mask, spec)
+            np.testing.assert_array_equal(mask, inside)
+            assert padded.shape == shape
+            np.testing.assert_array_equal(np.asarray(padded)[:13, :5], x)
+            assert (np.asarray(padded)[~inside] == 7).all()
+        np.testing.assert_array_equal(unpad(padded, x.shape), x)
+        whole, empty = data(16, 8), pad_to_mesh(data(0, 1), spec)
+        np.testing.assert_array_equal(pad_to_mesh(whole, spec), whole)
+        assert empty.shape == padded_shape((0, 1), spec)
 
 
 def test_an_array_on_the_host_reaches_the_devices_in_blocks(ring, monkeypatch):
@@ -100,83 +92,77 @@ def test_an_array_on_the_host_reaches_the_devices_in_blocks(ring, monkeypatch):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_inside_jit_the_layout_is_the_same(mesh, spec):
-    padded, mask = jax.jit(lambda x: (pad_to_mesh(x, spec), valid_mask(x.shape, spec)))(
-        data(13, 5)
-    )
-    assert has_sharding(padded, spec)
-    assert has_sharding(mask, spec)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("mesh", [(1, 1), (8, 1), (2, 4), (4, 2)], ids=str)
 def test_each_axis_grows_by_less_than_its_number_of_blocks(mesh, spec):
-    for n in range(1, 18):
+    with devices(mesh):
         counts = blocks(spec, 2)
-        for larger, count in zip(padded_shape((n, n), spec), counts, strict=True):
-            assert larger % count == 0
-            assert 0 <= larger - n < count
+        for n in range(1, 18):
+            for larger, count in zip(padded_shape((n, n), spec), counts, strict=True):
+                assert larger % count == 0
+                assert 0 <= larger - n < count
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_the_mask_says_where_the_data_is(mesh, spec):
-    mask = np.asarray(valid_mask((13, 5), spec))
-    expected = np.zeros(padded_shape((13, 5), spec), bool)
-    expected[:13, :5] = True
-    np.testing.assert_array_equal(mask, expected)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_unpad_undoes_pad_to_mesh(mesh, spec):
-    x = data(13, 5)
-    np.testing.assert_array_equal(unpad(pad_to_mesh(x, spec), x.shape), x)
-
-
-@pytest.mark.parametrize("axis", [None, 0])
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_masked_reductions_are_those_of_the_data(mesh, spec, axis):
-    x = data(13, 5)
-    padded, mask = pad_to_mesh(x, spec, fill=100), valid_mask(x.shape, spec)
+@each_kind
+def test_masked_reductions_are_those_of_the_data(kind):
+    """The neutral fill needs no mask."""
+    x, spec = data(13, 5), P("y", "x")
     lowest = neutral("max", x.dtype)
-    total, mean, largest = jax.jit(
-        lambda padded, mask: (
-            padded.sum(axis, where=mask),
-            padded.mean(axis, where=mask),
-            padded.max(axis, where=mask, initial=lowest),
+
+    @jax.jit
+    def reductions(padded, mask, filled):
+        sums = [padded.sum(axis, where=mask) for axis in (None, 0)]
+        means = [padded.mean(axis, where=mask) for axis in (None, 0)]
+        most = [padded.max(axis, where=mask, initial=lowest) for axis in (None, 0)]
+        soft = jax.nn.softmax(padded, axis=0, where=mask)
+        whole = [getattr(jnp, name)(one) for name, one in filled.items()]
+        return sums, means, most, soft, whole
+
+    with devices((2, 4), kind):
+        padded, mask = pad_to_mesh(x, spec, fill=100), valid_mask(x.shape, spec)
+        filled = {
+            name: pad_to_mesh(x, spec, fill=neutral(name, x.dtype))
+            for name in ("prod", "max", "min")
+        }
+        *masked, soft, whole = map(
+            partial(jax.tree.map, np.asarray), reductions(padded, mask, filled)
         )
-    )(padded, mask)
-    cut = () if axis is None else np.s_[:5]
-    np.testing.assert_allclose(np.asarray(total)[cut], x.sum(axis), rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(mean)[cut], x.mean(axis), rtol=1e-5)
-    np.testing.assert_array_equal(np.asarray(largest)[cut], x.max(axis))
+    for found, name in zip(masked, ("sum", "mean", "max"), strict=True):
+        np.testing.assert_allclose(found[0], getattr(x, name)(), rtol=1e-5)
+        np.testing.assert_allclose(found[1][:5], getattr(x, name)(0), rtol=1e-5)
+    np.testing.assert_allclose(soft[:13, :5], np.exp(x) / np.exp(x).sum(0), rtol=1e-5)
+    assert (soft[13:] == 0).all()
+    for found, name in zip(whole, sorted(filled), strict=True):
+        np.testing.assert_allclose(found, getattr(x, name)(), rtol=1e-5)
 
 
-def test_a_masked_softmax_is_that_of_the_data(mesh):
-    x = data(13, 5)
-    spec = P("y", "x")
-    padded, mask = pad_to_mesh(x, spec), valid_mask(x.shape, spec)
-    expected = np.exp(x) / np.exp(x).sum(0)
-    result = np.asarray(jax.nn.softmax(padded, axis=0, where=mask))
-    np.testing.assert_allclose(result[:13, :5], expected, rtol=1e-5)
-    assert (result[13:] == 0).all()
-
-
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])
 @pytest.mark.parametrize(
-    "dtype", ["float32", "bfloat16", "float8_e4m3fn", "int8", "int32", "uint8", "bool"]
+    "dtype",
+    [
+        "float32",
+        "bfloat16",
+        "float8_e4m3fn",
+        "int8",
+        each_week("int32"),
+        "uint8",
+        "bool",
+    ],
 )
-def test_the_neutral_element_changes_no_reduction(name, dtype):
+def test_the_neutral_element_changes_no_reduction(dtype):
     dtype = jnp.dtype(dtype)
-    element = neutral(name, dtype)
-    assert element.dtype == dtype
-    for value in (
-        0,
-        1,
-        100 % 7,
-        *([-3] if jnp.issubdtype(dtype, jnp.signedinteger) else []),
-    ):
-        cells = jnp.array([value, value]).astype(dtype)
-        reduce = getattr(jnp, name)
-        np.testing.assert_array_equal(reduce(jnp.append(cells, element)), reduce(cells))
+    elements = {name: neutral(name, dtype) for name in REDUCTIONS}
+    assert {element.dtype for element in elements.values()} == {dtype}
+
+    @jax.jit
+    def reduced(cells):
+        return [
+            (getattr(jnp, name)(jnp.append(cells, one)), getattr(jnp, name)(cells))
+            for name, one in elements.items()
+        ]
+
+    signed = jnp.issubdtype(dtype, jnp.signedinteger)
+    for value in 0, 1, 100 % 7, *([-3] if signed else []):
+        for more, alone in reduced(jnp.array([value, value]).astype(dtype)):
+            np.testing.assert_array_equal(more, alone)
 
 
 def test_complex_sums_have_a_neutral_element_and_maxima_none():
@@ -187,53 +173,45 @@ def test_complex_sums_have_a_neutral_element_and_maxima_none():
         neutral("median", np.float32)
 
 
-def test_the_neutral_fill_needs_no_mask(mesh):
-    x = data(13, 5)
-    for name in ("prod", "max", "min"):
-        padded = pad_to_mesh(x, P("x", "y"), fill=neutral(name, x.dtype))
-        np.testing.assert_allclose(
-            getattr(jnp, name)(padded), getattr(x, name)(), rtol=1e-5
-        )
-
-
-@pytest.mark.parametrize("under", [lambda f: f, jax.jit], ids=["eager", "jit"])
-def test_the_gradient_is_that_of_the_data(mesh, under):
+@each_kind
+def test_the_gradient_is_that_of_the_data(kind):
+    """And that of `unpad` is zero in the padding."""
     x, spec = data(13, 5), P(("x", "y"))
 
     def loss(x):
         padded, mask = pad_to_mesh(x, spec, fill=9), valid_mask(x.shape, spec)
         return jnp.mean(jnp.exp(padded), where=mask)
 
-    gradient = under(jax.grad(loss))(x)
-    assert gradient.shape == x.shape
+    def cut(padded):
+        return (unpad(padded, (13, 5)) ** 2).sum()
+
+    with devices((2, 4), kind):
+        padded = pad_to_mesh(x, P("x", "y"))
+        gradient, back = jax.jit(lambda x, p: (jax.grad(loss)(x), jax.grad(cut)(p)))(
+            x, padded
+        )
+        mask = np.asarray(valid_mask((13, 5), P("x", "y")))
     np.testing.assert_allclose(gradient, np.exp(x) / x.size, rtol=1e-5)
+    np.testing.assert_allclose(back, np.where(mask, 2 * np.asarray(padded), 0))
 
 
-@pytest.mark.parametrize("under", [lambda f: f, jax.jit], ids=["eager", "jit"])
-def test_the_gradient_of_unpad_is_zero_in_the_padding(mesh, under):
-    padded = pad_to_mesh(data(13, 5), P("x", "y"))
-    gradient = under(jax.grad(lambda p: (unpad(p, (13, 5)) ** 2).sum()))(padded)
-    mask = np.asarray(valid_mask((13, 5), P("x", "y")))
-    np.testing.assert_allclose(gradient, np.where(mask, 2 * np.asarray(padded), 0))
-
-
-def test_padding_and_mask_send_nothing(ring):
+@each_kind
+def test_padding_and_mask_send_nothing_and_a_mean_one_reduction(kind):
     x = jax.ShapeDtypeStruct((13, 4), jnp.float32)
-    assert measure(lambda x: pad_to_mesh(x, P("x")), x).counts == {}
-    program = measure(jax.jit(lambda: valid_mask((8001, 4), P("x"))))
+    with devices((8,), kind):
+        assert measure(lambda x: pad_to_mesh(x, P("x")), x).counts == {}
+        program = measure(jax.jit(lambda: valid_mask((8001, 4), P("x"))))
+        padded, mask = pad_to_mesh(data(13, 4), P("x")), valid_mask((13, 4), P("x"))
+        mean = measure(lambda padded, mask: padded.mean(where=mask), padded, mask)
     assert program.counts == {}
     assert program.temporaries < 100
     assert program.outputs == 1001 * 4
+    assert mean.counts == {"all-reduce": 1}
 
 
-def test_a_masked_mean_is_one_reduction(ring):
-    padded, mask = pad_to_mesh(data(13, 4), P("x")), valid_mask((13, 4), P("x"))
-    program = measure(lambda padded, mask: padded.mean(where=mask), padded, mask)
-    assert program.counts == {"all-reduce": 1}
-
-
+@each_kind
 def test_unpad_is_one_gather_for_each_axis_that_it_cuts(kind):
-    with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"), (kind,) * 2)):
+    with devices((2, 4), kind):
         padded = pad_to_mesh(data(13, 8), P("x", "y"))
         whole = measure(lambda padded: unpad(padded, (13, 8)), padded)
         nothing = measure(lambda padded: unpad(padded, (14, 8)), padded)
@@ -242,9 +220,11 @@ def test_unpad_is_one_gather_for_each_axis_that_it_cuts(kind):
 
 
 def test_an_axis_that_is_not_cut_keeps_its_place():
-    with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"))):
+    with devices((2, 4)):
         padded = pad_to_mesh(data(13, 8), P("x", "y"))
-        assert str(jax.typeof(unpad(padded, (13, 8)))) == "float32[13,8@y]"
+        cut = jax.eval_shape(lambda padded: unpad(padded, (13, 8)), padded)
+        assert cut.shape == (13, 8)
+        assert cut.sharding.spec == P(None, "y")
 
 
 @pytest.mark.parametrize(
