@@ -29,8 +29,8 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 @pytest.fixture
 def ring():
     """Eight devices in a row, in context."""
-    with devices((8,)) as mesh:
-        yield mesh
+    with devices((8,)):
+        yield
 
 
 def data(*shape, seed=0):
@@ -222,9 +222,7 @@ def test_unpad_is_one_gather_for_each_axis_that_it_cuts(kind):
 def test_an_axis_that_is_not_cut_keeps_its_place():
     with devices((2, 4)):
         padded = pad_to_mesh(data(13, 8), P("x", "y"))
-        cut = jax.eval_shape(lambda padded: unpad(padded, (13, 8)), padded)
-        assert cut.shape == (13, 8)
-        assert cut.sharding.spec == P(None, "y")
+        assert str(jax.typeof(unpad(padded, (13, 8)))) == "float32[13,8@y]"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_week
 from jax.sharding import AxisType
 from on_devices import devices
 
@@ -12,6 +13,8 @@ from examples.communication import measure
 
 EVEN, ODD = 960, 1155  # 24 x 40 and 33 x 35, or alike
 NAMES = ["rfft", "irfft", "rfft_transposed", "irfft_transposed"]
+
+KINDS = AxisType.Explicit, AxisType.Auto
 
 each_name = pytest.mark.parametrize("name", NAMES)
 
@@ -74,7 +77,14 @@ def spec_of(name, mesh, after):
 
 
 @pytest.mark.parametrize(
-    ("mesh", "n"), [((2, 4), EVEN), ((2, 4), ODD), ((3,), EVEN), ((1,), ODD)], ids=str
+    ("mesh", "n"),
+    [
+        ((2, 4), ODD),
+        ((3,), EVEN),
+        each_week((2, 4), EVEN),
+        each_week((1,), ODD),
+    ],
+    ids=str,
 )
 @each_name
 def test_the_values_are_those_of_numpy_and_lie_where_the_docstring_says(name, mesh, n):
@@ -86,24 +96,35 @@ def test_the_values_are_those_of_numpy_and_lie_where_the_docstring_says(name, me
         assert answer.dtype == (jnp.complex64 if name.startswith("r") else jnp.float32)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 35, 46])
+def all_four(n, norms=(None,) * 4, dtype=np.float32, **options):
+    """Return what each transform makes of its numbers, in one program, and NumPy."""
+    given = [given_to(name, n, dtype) for name in NAMES]
+
+    @jax.jit
+    def run(given):
+        return [
+            getattr(real_vector, name)(a, n, norm, **options)
+            for name, a, norm in zip(NAMES, given, norms, strict=True)
+        ]
+
+    each = zip(NAMES, given, norms, strict=True)
+    return run(given), [oracle(name, a, n, norm) for name, a, norm in each]
+
+
+@pytest.mark.parametrize("n", [1, each_week(2), 7, each_week(35), 46])
 def test_small_sizes_and_sizes_with_few_factors_are_right(n):
     with devices((2, 4)):
-        for name in NAMES:
-            a = given_to(name, n)
-            agree(getattr(real_vector, name)(a, n), oracle(name, a, n), 5e-6)
+        for answer, expected in zip(*all_four(n), strict=True):
+            agree(answer, expected, 5e-6)
 
 
-@pytest.mark.parametrize("n", [EVEN, ODD])
+@pytest.mark.parametrize("n", [each_week(EVEN), ODD])
 def test_double_precision_stays_double_under_strict_promotion(n):
+    norms = "ortho", "forward", "forward", "ortho"
     with jax.numpy_dtype_promotion("strict"), jax.enable_x64(True), devices((8,)):
-        for name, norm in zip(
-            NAMES, ["ortho", "forward", "forward", "ortho"], strict=True
-        ):
-            a = given_to(name, n, np.float64)
-            answer = getattr(real_vector, name)(a, n, norm)
+        for answer, expected in zip(*all_four(n, norms, np.float64), strict=True):
             assert answer.dtype in (jnp.float64, jnp.complex128)
-            agree(answer, oracle(name, a, n, norm), 1e-13)
+            agree(answer, expected, 1e-13)
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
@@ -135,8 +156,7 @@ def test_nan_goes_into_every_number():
 def test_every_device_of_a_further_axis_holds_the_same_bits():
     """A vector that is cut over x alone is computed by all along y, alike."""
     with devices((4, 2)):
-        for name in NAMES:
-            answer = getattr(real_vector, name)(given_to(name, ODD), ODD, over="x")
+        for answer in all_four(ODD, over="x")[0]:
             held = {}
             for shard in answer.addressable_shards:
                 held.setdefault(str(shard.index), []).append(np.asarray(shard.data))
@@ -147,7 +167,7 @@ def test_every_device_of_a_further_axis_holds_the_same_bits():
 # -------------------------------------------------------- right gradient?
 
 
-@pytest.mark.parametrize(("mesh", "n"), [((2, 4), EVEN), ((3,), ODD)], ids=str)
+@pytest.mark.parametrize(("mesh", "n"), [each_week((2, 4), EVEN), ((3,), ODD)], ids=str)
 def test_the_gradient_is_that_of_jax_numpy(mesh, n):
     a = given_to("rfft", n)
     weights = np.random.default_rng(2).standard_normal(n // 2 + 1, np.float32)
@@ -158,7 +178,7 @@ def test_the_gradient_is_that_of_jax_numpy(mesh, n):
         return (home(spectrum * by)[:n] ** 3).sum()
 
     theirs = functools.partial(loss, jnp.fft.rfft, lambda b: jnp.fft.irfft(b, n))
-    expected = jax.grad(theirs)(a)
+    expected = jax.jit(jax.grad(theirs))(a)
     with devices(mesh, AxisType.Auto):
         ours = functools.partial(
             loss, real_vector.rfft, lambda b: real_vector.irfft(b, n)
@@ -170,17 +190,18 @@ def test_the_gradient_is_that_of_jax_numpy(mesh, n):
 
 
 @pytest.mark.parametrize(
-    ("mesh", "n", "part"), [((8,), 2**16, 0.54), ((2, 4), 1024, 0.74)], ids=str
+    ("mesh", "n", "part"), [each_week((8,), 2**16, 0.54), ((2, 4), 1024, 0.74)], ids=str
 )
 @each_name
 def test_half_is_sent_and_nothing_is_gathered(name, mesh, n, part):
     """Half, and the zeros: of 129 rows for 8 devices, and of 5."""
     with devices(mesh):
         plan = real_vector.half_of(n)
-        a = given_to(name, n)
+        a = jax.ShapeDtypeStruct((n,), np.float32)
         if name.startswith("i"):  # with its zeros: so it lies after a transform
-            a = np.asarray(getattr(real_vector, name[1:])(given_to("rfft", n)))
-        a = jax.device_put(a, spec_of(name, mesh, after=False))
+            a = jax.eval_shape(getattr(real_vector, name[1:]), a)
+        spec = spec_of(name, mesh, after=False)
+        a = jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=spec)
         program = measure(functools.partial(getattr(real_vector, name), n=n), a)
         expected = real_vector.cost(getattr(real_vector, name), n)
         whole = four_steps.fft_transposed if "transposed" in name else four_steps.fft
@@ -193,18 +214,17 @@ def test_half_is_sent_and_nothing_is_gathered(name, mesh, n, part):
 # ------------------------------------------------- in the spectrum, and refusals
 
 
-@pytest.mark.parametrize("n", [EVEN, 35])
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize(("n", "kind"), [(EVEN, KINDS[0]), (35, KINDS[1])])
 def test_frequencies_are_numpys_and_lie_as_spectra_do(n, kind):
+    vector = jax.ShapeDtypeStruct((n,), np.float32)
     with devices((2, 4), kind):
         found = real_vector.rfftfreq(n, 0.5)
         agree(found, np.fft.rfftfreq(n, 0.5))
-        spectrum = real_vector.rfft(given_to("rfft", n))
-        assert found.shape == spectrum.shape
+        assert found.shape == jax.eval_shape(real_vector.rfft, vector).shape
         assert lies(found, jax.P(("x", "y")))
         found = real_vector.fftfreq(n, 0.5)
         agree(found, np.fft.fftfreq(n, 0.5))
-        assert found.shape == four_steps.fft(given_to("rfft", n)).shape
+        assert found.shape == jax.eval_shape(four_steps.fft, vector).shape
         plan = real_vector.half_of(n)
         whole = np.fft.fftfreq(n, 0.5)
         whole[n // 2] *= -1 if n % 2 == 0 else 1  # rfftfreq has n / 2 above 0
@@ -214,7 +234,7 @@ def test_frequencies_are_numpys_and_lie_as_spectra_do(n, kind):
         found = real_vector.fftfreq(n, 0.5, (r, c))
         agree(found, np.fft.fftfreq(n, 0.5).reshape(c, r).T)
         assert lies(found, jax.P(("x", "y"), None))
-        turned = four_steps.fft_transposed(given_to("rfft", n))
+        turned = jax.eval_shape(four_steps.fft_transposed, vector)
         assert found.shape == turned.shape
 
 

@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.fft
+from cases import each_week
 from on_devices import devices
 
 from examples import fft, sine_cosine
@@ -36,23 +37,34 @@ def agree(answer, expected, eps=2e-6):
     )
 
 
-@pytest.mark.parametrize("n", [2, 3, 8, 13])
+@pytest.mark.parametrize("n", [each_week(2), 3, 8, each_week(13)])
 @each_pair
 def test_a_line_is_transformed_as_by_scipy_and_comes_back(name, n):
-    there, back = PAIRS[name]
-    for dtype in np.float32, np.complex64:
-        a = numbers(2, n, 3, dtype=dtype)
-        b = there(jnp.asarray(a), 1)
-        assert b.dtype == dtype
+    lines = [numbers(2, n, 3, dtype=dtype) for dtype in (np.float32, np.complex64)]
+    for a, b, home in zip(lines, *there_and_back(name, lines), strict=True):
+        assert b.dtype == a.dtype
         agree(b, in_scipy(name, a, 1))
-        agree(back(b, 1), a)
+        agree(home, a)
+
+
+def there_and_back(name, lines):
+    """Transform some arrays along axis 1, and back, in one program."""
+    there, back = PAIRS[name]
+
+    @jax.jit
+    def run(lines):
+        found = [there(a, 1) for a in lines]
+        return found, [back(b, 1) for b in found]
+
+    return run(lines)
 
 
 @pytest.mark.parametrize("name", ["dst1", "dst2", "dct2"])
 def test_a_line_of_one_number(name):
     a = numbers(3, 1)
-    agree(PAIRS[name][0](jnp.asarray(a), 1), in_scipy(name, a, 1))
-    agree(PAIRS[name][1](PAIRS[name][0](jnp.asarray(a), 1), 1), a)
+    [found], [home] = there_and_back(name, [a])
+    agree(found, in_scipy(name, a, 1))
+    agree(home, a)
 
 
 def test_one_point_has_no_two_walls():
@@ -65,16 +77,17 @@ def test_one_point_has_no_two_walls():
 
 @each_pair
 def test_strict_promotion_and_double_precision(name):
+    dtypes = np.float32, np.float64, np.complex128
+    lines = [numbers(4, 9, dtype=dtype) for dtype in dtypes]
     with jax.numpy_dtype_promotion("strict"), jax.enable_x64(True):
-        for dtype in np.float32, np.float64, np.complex128:
-            a = numbers(4, 9, dtype=dtype)
-            b = PAIRS[name][0](jnp.asarray(a), 1)
-            assert b.dtype == dtype
-            agree(b, in_scipy(name, a, 1), 2e-6 if dtype == np.float32 else 1e-14)
-            agree(PAIRS[name][1](b, 1), a, 2e-6 if dtype == np.float32 else 1e-14)
+        for a, b, home in zip(lines, *there_and_back(name, lines), strict=True):
+            eps = 2e-6 if a.dtype == np.float32 else 1e-14
+            assert b.dtype == a.dtype
+            agree(b, in_scipy(name, a, 1), eps)
+            agree(home, a, eps)
 
 
-@pytest.mark.parametrize("mesh", [(2, 4), (3,)], ids=str)
+@pytest.mark.parametrize("mesh", [(2, 4), each_week((3,))], ids=str)
 def test_a_field_between_walls_is_transformed_axis_by_axis(mesh):
     """Another pair for each axis, sizes that nothing divides, and back."""
     a, names = numbers(*SHAPE), ("dst1", "dct2", "dct1")
@@ -83,12 +96,11 @@ def test_a_field_between_walls_is_transformed_axis_by_axis(mesh):
     for axis, name in enumerate(names):
         expected = in_scipy(name, expected, axis)
     with devices(mesh):
-        b = fft.along_axes(a, into)
+        run = jax.jit(lambda a: fft.along_axes(a, into)).lower(a).compile()
+        b = run(a)
         agree(b, expected.transpose(1, 2, 0))
-        home = fft.along_axes_back(b, out, SHAPE)
-        agree(home, a)
-        program = measure(lambda a: fft.along_axes(a, into), a)
-        assert program.counts == {"all-to-all": len(mesh)}
+        agree(fft.along_axes_back(b, out, SHAPE), a)
+    assert measure(run).counts == {"all-to-all": len(mesh)}
 
 
 @pytest.mark.parametrize(
@@ -116,26 +128,20 @@ def test_an_equation_between_walls_has_the_solution_of_a_wave(name, wave, first)
 
     with devices((2, 4)):
         placed = f.astype(np.float32)
-        u = fft.solve_in_spectrum(placed, symbol, [pair] * 3)
-        agree(u, f / (14 * np.pi**2), 1e-5)
-        program = measure(
-            lambda f: fft.solve_in_spectrum(f, symbol, [pair] * 3), placed
-        )
-    assert program.counts == {"all-to-all": 4}
+        solve = jax.jit(lambda f: fft.solve_in_spectrum(f, symbol, [pair] * 3))
+        run = solve.lower(placed).compile()
+        agree(run(placed), f / (14 * np.pi**2), 1e-5)
+    assert measure(run).counts == {"all-to-all": 4}
 
 
 @each_pair
 def test_its_derivatives_are_those_of_the_matrix(name):
     a, matrix = numbers(6, 2), in_scipy(name, np.eye(6, dtype=np.float32), 0)
     there, _ = PAIRS[name]
-
-    def loss(a):
-        return (there(a, 0) ** 3).sum()
-
-    gradient = jax.grad(loss)(jnp.asarray(a))
+    slope = jax.grad(lambda a: (there(a, 0) ** 3).sum())
+    gradient, second = jax.jit(lambda a: jax.jvp(slope, (a,), (jnp.ones((6, 2)),)))(a)
     agree(gradient, matrix.T @ (3 * (matrix @ a) ** 2), 1e-5)
-    slope = jax.jvp(jax.grad(loss), (jnp.asarray(a),), (jnp.ones((6, 2)),))[1]
-    agree(slope, matrix.T @ (6 * (matrix @ a) * (matrix @ np.ones((6, 2)))), 1e-5)
+    agree(second, matrix.T @ (6 * (matrix @ a) * (matrix @ np.ones((6, 2)))), 1e-5)
 
 
 def test_lines_on_devices_send_nothing():
