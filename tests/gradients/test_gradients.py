@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import on_devices
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from cases import each_week
 from jax.sharding import AxisType
 
 from examples.communication import measure
@@ -19,9 +18,6 @@ ALL = ("batch", "model")
 SIZES = {"w": (6, 8), "b": (8,), "v": (8, 4)}
 N = sum(math.prod(shape) for shape in SIZES.values())
 
-each_mesh = pytest.mark.parametrize(
-    ("mesh", "kind"), [(mesh, KINDS[0]) for mesh in MESHES] + [((2, 4), KINDS[1])]
-)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
 
 
@@ -107,28 +103,37 @@ def sent(size, words):
     return 2 * (size - 1) * 4 * words // size
 
 
-def once(mesh):
-    return {"all-reduce": 1} if mesh[0] > 1 else {}
-
-
-@each_mesh
-def test_the_gradient_is_that_of_the_mean_over_examples(mesh, kind):
-    batches, weights = examples(3, 24), chance(3, 24)
+@pytest.mark.parametrize(
+    ("mesh", "kind"),
+    [
+        ((2, 4), KINDS[1]),
+        ((3, 2), KINDS[0]),
+        *(each_week(mesh, KINDS[0]) for mesh in MESHES),
+    ],
+)
+def test_a_gradient_of_weighted_examples_is_one_all_reduce(mesh, kind):
+    """However many microbatches; the copies are equal on every device."""
+    batches, weights = examples(5, 24), chance(5, 24)
     with devices(mesh, kind):
-        params = place(network())
-        placed = place((batches, weights), None, "batch")
-        assert_close(step(params, *placed), truth(params, batches, weights))
-        assert_close(step(params, placed[0]), truth(params, batches))
+        given = place(network()), *place((batches, weights), None, "batch")
+        run = jax.jit(step).lower(*given).compile()
+        value, gradient = run(*given)
+        assert_close((value, gradient), truth(given[0], batches, weights))
+        on_devices.assert_agreed(*gradient.values())
+        assert all(leaf.sharding.is_fully_replicated for leaf in gradient.values())
+    program = measure(run)
+    assert program.counts == ({"all-reduce": 1} if mesh[0] > 1 else {})
+    assert program.sent == sent(mesh[0], N + 2)
 
 
-@pytest.mark.parametrize("axis", [ALL, ALL[::-1], "model"])
+@pytest.mark.parametrize("axis", [each_week(ALL), ALL[::-1], "model"])
 def test_any_axes_may_split_the_batch(axis):
     batches = examples(2, 24)
     with devices((2, 4)):
-        params = place(network())
-        placed = place(batches, None, axis)
-        assert_close(step(params, placed, axis=axis), truth(params, batches))
-        program = measure(lambda *args: step(*args, axis=axis), params, placed)
+        given = place(network()), place(batches, None, axis)
+        run = jax.jit(partial(step, axis=axis)).lower(*given).compile()
+        assert_close(run(*given), truth(given[0], batches))
+    program = measure(run)
     assert program.counts == {"all-reduce": 1}
     assert program.sent == sent(4 if axis == "model" else 8, N + 2)
 
@@ -138,26 +143,37 @@ def test_one_batch_is_one_microbatch():
     with devices((8, 1)):
         params = place(network())
         placed = place((batch, weights), "batch")
-        assert_close(
-            value_and_grad(squares, params, *placed), truth(params, batch, weights)
-        )
+        run = jax.jit(partial(value_and_grad, squares)).lower(params, *placed).compile()
+        assert_close(run(params, *placed), truth(params, batch, weights))
         assert_close(value_and_grad(squares, params, placed[0]), truth(params, batch))
-        program = measure(lambda *a: value_and_grad(squares, *a), params, *placed)
+    program = measure(run)
     assert program.counts == {"all-reduce": 1}
     assert program.sent == sent(8, N + 2)
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.complex64])
-def test_a_gradient_has_the_type_of_its_parameters(dtype):
+@pytest.mark.parametrize(
+    ("dtype", "operands"),
+    [
+        (jnp.bfloat16, [4 * (N + 2)]),
+        each_week(jnp.float16, [4 * (N + 2)]),
+        (jnp.complex64, [8, 8 * N]),
+    ],
+)
+def test_a_gradient_has_the_type_of_its_parameters(dtype, operands):
+    """Narrow ones cost what float32 costs; complex ones travel beside the real sums."""
     batches = examples(3, 24)
     with devices((8, 1)):
-        params = place(network(dtype))
-        value, gradient = step(params, place(batches, None, "batch"))
+        given = place(network(dtype)), place(batches, None, "batch")
+        run = jax.jit(step).lower(*given).compile()
+        value, gradient = run(*given)
         assert value.dtype == jnp.float32
         assert {leaf.dtype for leaf in gradient.values()} == {jnp.dtype(dtype)}
         assert_close(
-            (value, gradient), truth(params, batches), max(jnp.finfo(dtype).eps, 1e-5)
+            (value, gradient), truth(given[0], batches), max(jnp.finfo(dtype).eps, 1e-5)
         )
+    found = measure(run).collectives
+    assert {each.kind for each in found} == {"all-reduce"}
+    assert sorted(each.bytes for each in found) == operands
 
 
 def test_narrow_types_are_added_up_in_float32():
@@ -173,15 +189,14 @@ def test_gradients_lie_where_the_parameters_do(kind):
     specs = {"w": jax.P(None, "model"), "b": jax.P("model"), "v": jax.P("model", None)}
     with devices((4, 2), kind):
         params = jax.device_put(network(), specs)
-        placed = place(batches, None, "batch")
-        value, gradient = accumulate(squares_over_model, params, placed)
+        given = params, place(batches, None, "batch")
+        run = jax.jit(partial(accumulate, squares_over_model)).lower(*given).compile()
+        value, gradient = run(*given)
         assert_close((value, gradient), truth(params, batches))
         for name, leaf in params.items():
             assert gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
         assert value.sharding.is_fully_replicated
-        program = measure(
-            lambda *args: accumulate(squares_over_model, *args), params, placed
-        )
+    program = measure(run)
     [reduction] = [one for one in program.collectives if one.axes == ("batch",)]
     assert reduction.bytes == 4 * ((8 * 6 + 8 + 8 * 4) // 2 + 2)
     assert reduction.times == 1
@@ -207,40 +222,6 @@ def test_with_64_bits_it_is_still_one_all_reduce():
     assert program.sent == sent(8, N + 2)
 
 
-def test_copies_are_equal_on_every_device():
-    with devices((2, 4)):
-        _, gradient = step(place(network()), place(examples(2, 24), None, "batch"))
-        for leaf in gradient.values():
-            assert len(leaf.addressable_shards) == 8
-            for shard in leaf.addressable_shards:
-                np.testing.assert_array_equal(shard.data, np.asarray(leaf))
-
-
-@each_mesh
-def test_a_step_is_one_all_reduce_however_many_microbatches(mesh, kind):
-    with devices(mesh, kind):
-        params = place(network())
-        placed = place((examples(5, 24), chance(5, 24)), None, "batch")
-        program = measure(step, params, *placed)
-    assert program.counts == once(mesh)
-    assert program.sent == sent(mesh[0], N + 2)
-
-
-def test_narrow_parameters_cost_what_float32_costs():
-    with devices((8, 1)):
-        params = place(network(jnp.bfloat16))
-        program = measure(step, params, place(examples(2, 24), None, "batch"))
-    assert program.counts == {"all-reduce": 1}
-    assert program.sent == sent(8, N + 2)
-
-
-def test_complex_gradients_travel_beside_the_real_sums():
-    with devices((8, 1)):
-        params = place(network(jnp.complex64))
-        program = measure(step, params, place(examples(2, 24), None, "batch"))
-    assert sorted(each.bytes for each in program.collectives) == [8, 8 * N]
-
-
 def test_the_gradient_can_be_differentiated_again():
     batch = examples(24)
     with devices((8, 1)):
@@ -257,11 +238,16 @@ def test_the_gradient_can_be_differentiated_again():
             return lambda p: sum((g**2).sum() for g in jax.tree.leaves(slope(p)))
 
         def curve(slope):
-            return jax.jit(lambda p, v: jax.jvp(slope, (p,), (v,))[1])(params, vector)
+            return lambda p, v: jax.jvp(slope, (p,), (v,))[1]
 
-        assert_close(*map(curve, (slope, plain)))
-        assert_close(*(jax.jit(jax.grad(square(f)))(params) for f in (slope, plain)))
-        forward = measure(lambda p, v: jax.jvp(slope, (p,), (v,))[1], params, vector)
+        def both(slope):
+            second = jax.jit(
+                lambda p, v: (curve(slope)(p, v), jax.grad(square(slope))(p))
+            )
+            return second(params, vector)
+
+        assert_close(both(slope), both(plain))
+        forward = measure(curve(slope), params, vector)
     assert forward.counts == {"all-reduce": 1}
 
 
@@ -279,31 +265,6 @@ def test_second_derivatives_of_halves_beside_an_auto_axis():
 
             found.append(jax.tree.map(np.asarray, jax.jit(jax.grad(curve))(params)))
     assert_close(*found, eps=float(jnp.finfo(jnp.bfloat16).eps) / 2)
-
-
-def test_padding_with_weight_zero_changes_nothing():
-    batch = examples(20)
-    with devices((8, 1)):
-        params = place(network())
-        padded = [np.pad(array, ((0, 4), (0, 0))) for array in batch]
-        weights = place(np.float32(np.arange(24) < 20), "batch")
-        answer = value_and_grad(squares, params, place(padded, "batch"), weights)
-        assert_close(answer, truth(params, batch))
-
-
-@settings(deadline=None, derandomize=True, max_examples=8)
-@given(st.data())
-def test_no_layout_changes_a_gradient(data):
-    mesh, kind = (data.draw(st.sampled_from(some)) for some in (MESHES, KINDS))
-    axis = data.draw(st.sampled_from(["batch", ALL]))
-    size = mesh[0] if axis == "batch" else math.prod(mesh)
-    shape = data.draw(st.integers(1, 3)), size * data.draw(st.integers(1, 3))
-    batches, weights = examples(*shape), 0.1 + chance(*shape)
-    with devices(mesh, kind):
-        params = place(network())
-        placed = place((batches, weights), None, axis)
-        answer = step(params, *placed, axis=axis)
-    assert_close(answer, truth(params, batches, weights))
 
 
 @pytest.mark.parametrize(
@@ -339,24 +300,18 @@ def test_parameters_that_no_gradient_fits_are_refused(leaf, complaint):
             value_and_grad(squares, whole, place(examples(24), "batch"))
 
 
-def test_a_loss_that_is_a_mean_already_is_refused():
-    complaint = r"the loss of 3 examples has shape \(\): return one number for each"
+@pytest.mark.parametrize(
+    ("loss", "shape"),
+    [
+        (lambda *args: squares(*args).mean(), r"\(\)"),
+        (lambda *args: (squares(*args), 1), "tuple"),
+    ],
+    ids=["mean already", "something beside it"],
+)
+def test_a_loss_that_is_no_number_for_each_is_refused(loss, shape):
+    complaint = f"the loss of 3 examples has shape {shape}: return one number for each"
     with devices((8, 1)), pytest.raises(ValueError, match=complaint):
-        value_and_grad(
-            lambda *args: squares(*args).mean(),
-            place(network()),
-            place(examples(24), "batch"),
-        )
-
-
-def test_a_loss_with_something_beside_it_is_refused():
-    complaint = r"the loss of 3 examples has shape tuple: return one number for each"
-    with devices((8, 1)), pytest.raises(ValueError, match=complaint):
-        value_and_grad(
-            lambda *args: (squares(*args), 1),
-            place(network()),
-            place(examples(24), "batch"),
-        )
+        value_and_grad(loss, place(network()), place(examples(24), "batch"))
 
 
 def test_a_mesh_without_the_axis_is_refused():
