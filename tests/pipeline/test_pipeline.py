@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import on_devices
 import pytest
+from cases import each_week
 from jax.sharding import AxisType
 
 from examples.communication import measure
 from examples.pipeline import flow, pipelined, schedule
 from examples.train import SPECS, init, mse, predict
 
-KINDS = [AxisType.Explicit, AxisType.Auto]
 L, N, B = 8, 6, 32
 WAYS = {  # mesh (stage, data), microbatches
     "alone": ((1, 1), 4),
@@ -24,12 +24,22 @@ WAYS = {  # mesh (stage, data), microbatches
     "many pieces": ((2, 1), 32),
 }
 
-CASES = [(AxisType.Explicit, way) for way in WAYS]
+CASES = [
+    (AxisType.Explicit, "two by four"),
+    (AxisType.Explicit, "many pieces"),
+    (AxisType.Auto, "eight stages"),
+]
+OTHERS = [
+    *((AxisType.Explicit, way) for way in ("alone", "two stages", "four by two")),
+    *((AxisType.Explicit, way) for way in ("eight stages", "one piece", "data only")),
+    *((AxisType.Auto, way) for way in ("alone", "two by four")),
+]
 CASES += [(AxisType.Auto, way) for way in ("alone", "two by four", "eight stages")]
 each_case = pytest.mark.parametrize(
-    ("kind", "way"), CASES, ids=[f"{kind.name}, {way}" for kind, way in CASES]
+    ("kind", "way"),
+    [*CASES, *(each_week(*case) for case in OTHERS)],
+    ids=[f"{kind.name}, {way}" for kind, way in CASES + OTHERS],
 )
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
 
 
 devices = partial(on_devices.devices, names=("stage", "data"))
@@ -83,26 +93,24 @@ def stepped(way, kind):
     with devices(mesh, kind):
         params, batch = place()
         step = jax.jit(jax.value_and_grad(pipelined(stage, cost, microbatches)))
-        return *step(params, batch), params["w"].sharding, measure(step, params, batch)
+        run = step.lower(params, batch).compile()
+        return *run(params, batch), params["w"].sharding, measure(run)
 
 
 @each_case
 def test_loss_and_gradient_are_those_of_numpy(kind, way):
-    value, gradient, _, _ = stepped(way, kind)
+    """The gradient of a stage stays there."""
+    value, gradient, sharding, _ = stepped(way, kind)
     expected, slope = descend(*problem())
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     for name in slope:
         np.testing.assert_allclose(gradient[name], slope[name], atol=1e-6, rtol=1e-4)
-
-
-@each_case
-def test_the_gradient_of_a_stage_stays_there(kind, way):
-    _, gradient, sharding, _ = stepped(way, kind)
     assert gradient["w"].sharding.is_equivalent_to(sharding, 3)
 
 
 @each_case
-def test_an_iteration_is_a_message_of_one_piece_each_way(kind, way):
+def test_an_iteration_is_a_message_and_gradients_are_added_once(kind, way):
+    """A message of one piece each way."""
     (stages, parts), microbatches = WAYS[way]
     program = stepped(way, kind)[3]
     iterations = len(schedule(stages, microbatches))
@@ -110,25 +118,18 @@ def test_an_iteration_is_a_message_of_one_piece_each_way(kind, way):
     pieces = [c for c in program.collectives if c.kind == "collective-permute"]
     assert {c.bytes for c in pieces} <= {4 * B * N // (parts * microbatches)}
     assert {c.axes for c in pieces} <= {("stage",)}
-
-
-@each_case
-def test_gradients_are_added_up_once(kind, way):
-    (stages, parts), _ = WAYS[way]
-    sums = [c for c in stepped(way, kind)[3].collectives if c.kind == "all-reduce"]
+    sums = [c for c in program.collectives if c.kind == "all-reduce"]
     assert all(c.times == 1 for c in sums)
     weights = 4 * L * (N * N + N) // stages
     large = [c for c in sums if c.axes == ("data",) and c.bytes >= weights]
     assert len(large) == (parts > 1)
-    assert sum(c.bytes for c in sums) == (parts > 1) * weights + 4 * (
-        parts * stages > 1
-    )
+    number = 4 * (parts * stages > 1)
+    assert sum(c.bytes for c in sums) == (parts > 1) * weights + number
 
 
-@each_kind
-def test_the_pieces_come_out_in_order(kind):
+def test_the_pieces_come_out_in_order():
     """The last stage gets what all layers make of each row, and nothing else."""
-    with devices((4, 1), kind):
+    with devices((4, 1)):
         params, (x, _) = place()
 
         @jax.jit
@@ -153,19 +154,19 @@ def count_and_cost(answer, y):
     return cost(answer["x"], y) + (answer["n"] ** 2).mean()
 
 
-@each_kind
-def test_a_piece_may_be_a_tree(kind):
-    with devices((2, 4), kind):
+def test_a_piece_may_be_a_tree():
+    with devices((2, 4), AxisType.Auto):
         params, (x, y) = place()
         n = jax.device_put(np.zeros(B, np.float32), jax.P("data"))
         loss = pipelined(branching, count_and_cost, 4)
-        value, gradient = jax.value_and_grad(loss)(params, ({"x": x, "n": n}, y))
+        step = jax.jit(jax.value_and_grad(loss))
+        value, gradient = step(params, ({"x": x, "n": n}, y))
     expected, slope = descend(*problem())
     np.testing.assert_allclose(value, expected + L**2, rtol=1e-5)
     np.testing.assert_allclose(gradient["w"], slope["w"], atol=1e-6, rtol=1e-4)
 
 
-@each_kind
+@pytest.mark.parametrize("kind", [AxisType.Explicit, each_week(AxisType.Auto)])
 def test_other_mesh_axes_are_left_alone(kind):
     """Stages of tensor parallel layers: partial sums travel, weights do not."""
     names = "stage", "data", "model"
@@ -177,8 +178,10 @@ def test_other_mesh_axes_are_left_alone(kind):
         expected, slope = jax.tree.map(np.asarray, step(params, batch))
     with on_devices.devices((2, 2, 2), kind, names):
         placed = jax.device_put(params, specs)
-        value, gradient = step(placed, batch)
-        program = measure(step, placed, jax.device_put(batch, jax.P("data")))
+        given = placed, jax.device_put(batch, jax.P("data"))
+        run = step.lower(*given).compile()
+        value, gradient = run(*given)
+        program = measure(run)
         for name, leaf in placed.items():
             assert gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
@@ -194,13 +197,6 @@ def test_a_stage_that_lays_its_piece_out_otherwise_is_refused():
         cut = jax.device_put(problem()[0]["w"], jax.P("stage", None, "model"))
         with pytest.raises(ValueError, match="return what it takes"):
             pipelined(stage, cost, 4)({"w": cut, "b": params["b"]}, batch)
-
-
-@each_kind
-def test_numpy_is_laid_out(kind):
-    with devices((2, 4), kind), jax.numpy_dtype_promotion("strict"):
-        value = pipelined(stage, cost, 4)(*problem())
-    np.testing.assert_allclose(value, descend(*problem())[0], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -225,24 +221,22 @@ def test_what_is_no_pipeline_is_refused(change, complaint):
         pipelined(**given)(params, batch)
 
 
-@each_kind
-def test_idle_stages_divide_by_nothing(kind):
+def test_idle_stages_divide_by_nothing():
     """A stage that may not see zeros never sees them, so no gradient is NaN."""
 
     def normalise(params, piece):
         size = jnp.linalg.norm(piece, axis=1, keepdims=True)
         return stage(params, piece / size)
 
-    with devices((8, 1), kind):
+    with devices((8, 1)):
         params, batch = place()
         gradient = jax.jit(jax.grad(pipelined(normalise, cost, 2)))(params, batch)
     assert np.isfinite(gradient["w"]).all()
     assert np.abs(np.asarray(gradient["w"])).max() > 0
 
 
-@each_kind
-def test_narrow_types_stay_narrow(kind):
-    with devices((2, 4), kind):
+def test_narrow_types_stay_narrow():
+    with devices((2, 4)):
         params, batch = place(jnp.bfloat16)
         step = jax.jit(jax.value_and_grad(pipelined(stage, cost, 4)))
         value, gradient = step(params, batch)

@@ -2,7 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_week
 from jax.sharding import AxisType
+from on_devices import devices
 
 from examples.communication import measure
 from examples.trees import (
@@ -15,13 +17,6 @@ from examples.trees import (
 )
 
 P = jax.P
-MESHES = {
-    "one": (1, 1),
-    "column": (8, 1),
-    "wide": (2, 4),
-    "tall": (4, 2),
-    "half": (2, 2),
-}
 RULES = [
     (r"embed", P("x")),
     (r"layers/\d+/w", P("x", "y")),
@@ -30,27 +25,26 @@ RULES = [
 ]
 
 
-@pytest.fixture(params=[AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(params=MESHES.values(), ids=MESHES.keys())
-def mesh(request, kind):
+@pytest.fixture(
+    params=[
+        ((2, 4), AxisType.Explicit),
+        ((4, 2), AxisType.Auto),
+        each_week(((1, 1), AxisType.Explicit)),
+        each_week(((8, 1), AxisType.Auto)),
+    ],
+    ids=str,
+)
+def mesh(request):
     """A mesh in context, of every shape and either type of axes."""
-    rows, cols = request.param
-    mesh = jax.make_mesh(
-        (rows, cols), ("x", "y"), (kind,) * 2, devices=jax.devices()[: rows * cols]
-    )
-    with jax.set_mesh(mesh):
-        yield mesh
+    with devices(*request.param):
+        yield jax.sharding.get_mesh()
 
 
 @pytest.fixture
-def ring(kind):
+def ring():
     """Eight devices in a row, in context."""
-    with jax.set_mesh(jax.make_mesh((8,), ("x",), (kind,))) as mesh:
-        yield mesh
+    with devices((8,)):
+        yield
 
 
 def init(key):
@@ -125,13 +119,13 @@ def test_a_name_inside_another_name_is_not_meant(ring):
     assert specs["embed"] == P("x")
 
 
-@pytest.mark.parametrize("missing", ["0/w", "1/w", "10/w", "b", "norm_b", "embed"])
-def test_no_rule_stands_in_for_a_missing_one(ring, missing):
+def test_no_rule_stands_in_for_a_missing_one(ring):
     names = [*(f"{i}/w" for i in range(12)), "b", "norm_b", "embed"]
-    rules = [(name, P("x")) for name in names if name != missing]
-    path = rf"(layers/)?(0/)?{missing}"
-    with pytest.raises(ValueError, match=rf"no rule fits {path}: add one"):
-        specs_by_path(many_layers(), rules)
+    for missing in "0/w", "1/w", "10/w", "b", "norm_b", "embed":
+        rules = [(name, P("x")) for name in names if name != missing]
+        path = rf"(layers/)?(0/)?{missing}"
+        with pytest.raises(ValueError, match=rf"no rule fits {path}: add one"):
+            specs_by_path(many_layers(), rules)
 
 
 @pytest.mark.parametrize(
@@ -200,13 +194,15 @@ def test_the_specs_of_init_may_be_a_prefix(ring):
     check_layout(made, [P("x"), P("x")])
 
 
-def test_no_device_ever_holds_a_tree_made_in_its_place(ring):
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+def test_no_device_ever_holds_a_tree_made_in_its_place(kind):
     def big(key):
         w = jax.random.normal(key, (1024, 256))
         return {"w": w, "m": jnp.zeros_like(w), "v": jnp.zeros_like(w)}
 
     part = 1024 * 256 * 4 // 8
-    program = measure(sharded_init(big, P("x")), jax.random.key(0))
+    with devices((8,), kind):
+        program = measure(sharded_init(big, P("x")), jax.random.key(0))
     assert program.counts == {}
     assert 3 * part <= program.outputs < 3.01 * part
     assert program.temporaries < 4 * part
@@ -235,10 +231,8 @@ def test_bytes_need_no_array(ring):
 
 
 def test_a_leaf_without_a_rule_is_named():
-    with (
-        jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"))),
-        pytest.raises(ValueError, match=r"no rule fits momentum/layers/0/b: add one"),
-    ):
+    complaint = "no rule fits momentum/layers/0/b: add one"
+    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
         specs_by_path(shapes(), [("w", P("x")), ("embed", P())])
 
 
@@ -266,8 +260,15 @@ def test_a_scalar_is_never_cut(ring):
         shard_tree({"image": np.ones((8, 2)), "rate": np.float32(1)}, P("x"))
 
 
-@pytest.mark.parametrize("kinds", [("Auto", "Explicit"), ("Explicit", "Auto")])
-@pytest.mark.parametrize("spec", [P("x"), P("y"), P("x", "y"), P("y", "x"), P()])
+@pytest.mark.parametrize(
+    ("kinds", "spec"),
+    [
+        (("Auto", "Explicit"), P("x", "y")),
+        (("Explicit", "Auto"), P("y")),
+        each_week(("Auto", "Explicit"), P("y", "x")),
+        each_week(("Explicit", "Auto"), P()),
+    ],
+)
 def test_axes_of_two_types_serve_as_well(kinds, spec):
     types = tuple(AxisType[kind] for kind in kinds)
     with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"), types)):
