@@ -36,7 +36,7 @@ def squares(params, block):
     return jnp.square(jnp.abs(out - y)).sum(-1)
 
 
-def test_a_slope_of_zero_and_trees_that_differ_are_told():
+def test_a_slope_of_zero_and_trees_that_differ_are_refused():
     params = {"w": jnp.ones(3)}
     with pytest.raises(ValueError, match=r"rises by -?0, but the gradient says"):
         check_gradient(lambda p: 0 * p["w"].sum(), params, {"w": jnp.ones(3)})

@@ -121,7 +121,7 @@ def test_dropout_drops_what_the_global_view_drops(mesh, spec, dtype, kind):
     assert measure(run).counts == {}
 
 
-def test_the_gradient_passes_where_a_cell_was_kept():
+def test_the_gradient_passes_where_a_cell_remains():
     x = np.ones(SHAPE, np.float32)
     spec = P("x", "y")
     with devices((2, 4)):

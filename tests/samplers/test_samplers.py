@@ -82,7 +82,7 @@ def test_a_sampler_without_out_sharding_says_so():
     assert samplers.explicit_type("split") == "no out_sharding"
 
 
-def test_arrays_that_differ_are_told_apart():
+def test_arrays_that_differ_are_not_the_same():
     one = np.linspace(1, 2, 8, dtype=np.float32)
     assert closeness(one, one.copy()) == "same"
     assert closeness(one, np.nextafter(one, 2)) == "last bits"

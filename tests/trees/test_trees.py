@@ -230,7 +230,7 @@ def test_bytes_need_no_array(ring):
     assert bytes_per_device(planned) == 2 * 4 * 2
 
 
-def test_a_leaf_without_a_rule_is_named():
+def test_a_leaf_without_a_rule_is_refused_by_name():
     complaint = "no rule fits momentum/layers/0/b: add one"
     with devices((2, 4)), pytest.raises(ValueError, match=complaint):
         specs_by_path(shapes(), [("w", P("x")), ("embed", P())])
