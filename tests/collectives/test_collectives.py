@@ -170,8 +170,6 @@ def test_each_does_what_the_built_in_one_does_in_its_bytes(case):
         ("reduce both ways", (2, 4), ("x", "y"), jnp.complex64),
         ("doubling", (2, 4), ("x", "y"), jnp.float32),
         ("exchange", (3, 2), ("x", "y"), jnp.int32),
-        each_week("gather", (3, 2), ("x", "y"), jnp.float32),
-        each_week("scatter", (1, 8), "y", jnp.float32),
     ],
 )
 def test_any_axes_of_any_numbers_are_right_in_their_bytes(case, mesh, axis, dtype):

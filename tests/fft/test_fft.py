@@ -1,6 +1,5 @@
 import functools
 import math
-import types
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from cases import each_week
 from jax.sharding import AxisType
-from numpy.fft.tests import test_pocketfft
 from on_devices import devices
 
 from examples import fft
@@ -289,31 +287,6 @@ def test_other_numbers_become_single_precision():
                 assert found.dtype == jnp.complex64
         placed = jax.device_put(a.astype(np.int8), jax.P("x", "y"))
         agree(fft.rfftn(placed), np.fft.rfftn(a))
-
-
-NUMPY_CASES = "fft2", "ifft2", "fftn", "ifftn", "irfftn"
-
-
-@WEEKLY
-@pytest.mark.parametrize("case", NUMPY_CASES)
-def test_the_cases_of_numpys_own_tests_pass(case, monkeypatch):
-    """They pass arrays of 30 x 20 x 10, which lie as they like."""
-
-    def transform(name, a, norm=None):
-        half = name == "irfftn"
-        shape = (*a.shape[:-1], 10) if half else a.shape
-        answer = np.asarray(call(name, a, shape, norm))
-        true = spectrum(name, np.zeros(shape)).shape if name in PAIRS else shape
-        return answer[tuple(map(slice, true))]
-
-    ours = {
-        name: functools.partial(transform, name) for name in (*NUMPY_CASES, "rfftn")
-    }
-    ours |= {"fft": np.fft.fft, "ifft": np.fft.ifft}  # what theirs compares with
-    patched = types.SimpleNamespace(**vars(np) | {"fft": types.SimpleNamespace(**ours)})
-    monkeypatch.setattr(test_pocketfft, "np", patched)
-    with jax.enable_x64(True), devices((2, 4)):
-        getattr(test_pocketfft.TestFFT1D(), f"test_{case}")()
 
 
 # -------------------------------------------------------- right gradient?

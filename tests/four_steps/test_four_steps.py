@@ -81,11 +81,7 @@ def lies(answer, spec):
         ("fft_transposed", (8,), "forward"),
         ("ifft", (8,), "forward"),
         ("ifft_transposed", (2, 4), "ortho"),
-        *(
-            each_week(name, mesh, None)
-            for name in NAMES
-            for mesh in ((8, 1), (2, 4), (3,), (1, 1))
-        ),
+        *(each_week(name, mesh, None) for name in NAMES for mesh in ((3,), (1, 1))),
     ],
 )
 def test_values_are_those_of_numpy_and_messages_the_least(name, mesh, norm):

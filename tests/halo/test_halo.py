@@ -107,11 +107,7 @@ each_pad = pytest.mark.parametrize(
     [
         ((2, 4), 1, AxisType.Explicit),
         ((3, 2), 4, AxisType.Auto),
-        *(
-            each_week(mesh, width, kind)
-            for mesh, kind in zip(MESHES, KINDS * 3, strict=True)
-            for width in (2, 3)
-        ),
+        *(each_week(mesh, 3, AxisType.Explicit) for mesh in MESHES),
     ],
 )
 @each_pad
@@ -157,9 +153,7 @@ def test_one_axis_alone_is_extended_and_further_axes_ride_along():
         ((2, 4), AxisType.Explicit, 9, 2),
         ((3, 2), AxisType.Auto, 2, 3),
         each_week((1, 1), AxisType.Auto, 5, 4),
-        each_week((8, 1), AxisType.Explicit, 7, 1),
-        each_week((1, 8), AxisType.Auto, 9, 4),
-        each_week((4, 2), AxisType.Auto, 6, 3),
+        each_week((1, 8), AxisType.Explicit, 6, 3),
     ],
 )
 def test_heat_on_a_ring_is_that_of_numpy(mesh, kind, steps, width):
