@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_week
 from jax.experimental.compilation_cache import compilation_cache
 
 from examples import atlas
@@ -65,12 +66,13 @@ def test_bytes_and_collectives_are_those_of_the_program(rows):
         assert sums[line].collectives == ", ".join(counts)
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [2, each_week(1), each_week(4)])
 def test_a_survey_is_of_the_devices_that_it_is_given(count):
-    few = {r.operation: r for r in atlas.survey(read, GROUPS, jax.devices()[-count:])}
+    rows = atlas.survey(read, ["reductions"], jax.devices()[-count:])
+    few = {row.operation: row for row in rows}
     assert few["x.sum(0)"].sent == 2 * (count - 1) / count * 16 * 4
     assert few["jnp.median(v)"].sent >= (count - 1) / count * 64 * 4
-    alone = {row.collectives for row in few.values()} == {""}
+    alone = {row.collectives for row in rows} == {""}
     assert alone == (count == 1)
 
 
@@ -90,7 +92,6 @@ def test_both_types_of_axes_have_the_devices_that_are_given():
     [
         ("jnp.sort(v)", ("1 all-gather", 224, "[64]", "ShardingTypeError")),
         ("jnp.flip(v)", ("1 collective-permute", 32, "[64@x]", "[64@x]")),
-        ("x.T", ("", 0, "[16, 64@x]", "[16, 64@x]")),
         ("jnp.split(x, 2, 1)", ("", 0, "[64@x, 8], [64@x, 8]", "[64@x, 8], [64@x, 8]")),
         ("v @ v", ("1 all-reduce", 7, "[]", "ShardingTypeError")),
     ],
@@ -225,7 +226,7 @@ def test_types_are_the_same_for_each_machine():
         assert len({(row.operation, row.explicit, row.error) for row in rows}) == 1
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", ["CPU", each_week("TPU v5p"), each_week("H100")])
 def test_a_compiler_that_is_here_still_does_what_is_kept(machine):
     try:
         name = MACHINES[machine]

@@ -15,11 +15,9 @@ from examples.communication import Collective, Program, measure, read
 
 MESHES = {
     "one": {"x": 1, "y": 1},
-    "slabs": {"x": 8, "y": 1},
     "wide": {"x": 2, "y": 4},
     "tall": {"x": 4, "y": 2},
     "cube": {"x": 2, "y": 2, "z": 2},
-    "half": {"x": 2, "y": 2},
     "last": {"y": 2, "x": 4},
 }
 each_kind = pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
@@ -41,11 +39,6 @@ def manual(mesh, f, spec=("x", "y")):
     """`f` of blocks, from arrays split along x and y to arrays of the same split."""
     spec = jax.P(*spec)
     return jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
-
-
-@pytest.fixture(params=MESHES.values(), ids=MESHES)
-def mesh(request):
-    return mesh_of(request.param)
 
 
 @pytest.fixture
@@ -95,31 +88,23 @@ def blocks(mesh, dtype="float32"):
     return struct(mesh, shape, "x", "y", dtype=dtype)
 
 
+@pytest.mark.parametrize("name", ["wide", "last"])
 @pytest.mark.parametrize("kind", OPERATIONS)
-def test_a_collective_sends_what_its_formula_says(mesh, kind):
-    operation, share = OPERATIONS[kind]
+def test_a_collective_sends_what_its_formula_says(name, kind):
+    (operation, share), mesh = OPERATIONS[kind], mesh_of(MESHES[name])
     program = measure(manual(mesh, operation), blocks(mesh))
-    size = mesh.shape["x"]
-    if size == 1:
-        assert program.collectives == ()
-        assert (program.counts, program.sent) == ({}, 0)
-        return
     (collective,) = program.collectives
     assert collective == Collective(kind, BLOCK, ("x",), collective.groups)
     assert program.counts == {kind: 1}
-    assert program.sent == collective.sent == BLOCK * share(size)
+    assert program.sent == collective.sent == BLOCK * share(mesh.shape["x"])
+    if kind == "all-reduce":  # its groups are the lines of the mesh along the axis
+        places = np.arange(mesh.size).reshape(mesh.axis_sizes)
+        lines = np.moveaxis(places, mesh.axis_names.index("x"), -1)
+        lines = lines.reshape(-1, mesh.shape["x"]).tolist()
+        assert {*collective.groups} == {*map(tuple, lines)}
 
 
-def test_the_groups_are_the_lines_of_the_mesh_along_the_axis(mesh):
-    program = measure(manual(mesh, lambda b: lax.psum(b, "x")), blocks(mesh))
-    places = np.arange(mesh.size).reshape(mesh.axis_sizes)
-    lines = np.moveaxis(places, mesh.axis_names.index("x"), -1)
-    expected = {tuple(line) for line in lines.reshape(-1, mesh.shape["x"]).tolist()}
-    groups = [group for c in program.collectives for group in c.groups]
-    assert set(groups) == (expected if mesh.shape["x"] > 1 else set())
-
-
-@pytest.mark.parametrize("axes", ["y", "z", ("x", "z"), ("z", "y"), ("y", "x", "z")])
+@pytest.mark.parametrize("axes", ["z", ("z", "x"), ("y", "x", "z")])
 def test_the_axes_of_a_sum_are_in_the_order_of_the_mesh(axes):
     mesh = mesh_of(MESHES["cube"])
     program = measure(manual(mesh, lambda b: lax.psum(b, axes)), blocks(mesh))
@@ -145,10 +130,7 @@ def test_several_operands_of_one_collective_add_up(tall):
     assert program.sent == 2 * (BLOCK + BLOCK // 8) * 3 / 4
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size"),
-    [("bool", 1), ("int8", 1), ("float16", 2), ("float32", 4), ("complex64", 8)],
-)
+@pytest.mark.parametrize(("dtype", "size"), [("bool", 1), ("complex64", 8)])
 def test_bytes_follow_the_dtype(tall, dtype, size):
     f = manual(tall, lambda b: lax.all_gather(b, "x", tiled=True))
     program = measure(f, blocks(tall, dtype))
@@ -158,10 +140,8 @@ def test_bytes_follow_the_dtype(tall, dtype, size):
 # The global view.
 
 
-@each_kind
-def test_elementwise_work_sends_nothing(kind):
-    mesh = mesh_of(MESHES["wide"], kind)
-    program = measure(lambda x: jnp.sin(x) + x, blocks(mesh))
+def test_elementwise_work_sends_nothing(wide):
+    program = measure(lambda x: jnp.sin(x) + x, blocks(wide))
     assert program == Program((), BLOCK, BLOCK, program.temporaries)
     assert program.counts == {}
 
@@ -180,6 +160,8 @@ def test_the_sum_of_everything_sends_one_number_along_every_axis(wide):
     assert {c.kind for c in program.collectives} == {"all-reduce"}
     assert {name for c in program.collectives for name in c.axes} == {"x", "y"}
     assert {c.bytes for c in program.collectives} == {4}
+    x = jnp.ones((32, 32), device=jax.NamedSharding(wide, jax.P("x", "y")))
+    assert measure(jnp.sum, x) == program  # an array counts like its description
 
 
 def test_a_contraction_over_a_split_axis_is_one_all_reduce(wide):
@@ -188,13 +170,6 @@ def test_a_contraction_over_a_split_axis_is_one_all_reduce(wide):
     program = measure(jax.jit(jnp.matmul, out_shardings=replicated), a, b)
     assert program.counts == {"all-reduce": 1}
     assert program.sent == 2 * 64 * 16 * 4 * 3 / 4
-
-
-def test_what_is_compiled_already_measures_the_same(tall):
-    f = jax.jit(manual(tall, lambda b: lax.psum(b, "x")))
-    compiled = f.lower(blocks(tall)).compile()
-    assert measure(compiled) == measure(f, blocks(tall))
-    assert measure(compiled).counts == {"all-reduce": 1}
 
 
 def test_replicating_is_all_gathers_that_end_with_everything():
@@ -224,14 +199,6 @@ def step(block):
     return lax.psum(block, "x") * 0.5
 
 
-def test_a_loop_multiplies_what_stands_in_it(tall):
-    f = manual(tall, lambda b: lax.fori_loop(0, 5, lambda i, b: step(b), b))
-    program = measure(f, blocks(tall))
-    assert program.counts == {"all-reduce": 5}
-    assert program.sent == 5 * 2 * BLOCK * 3 / 4
-    assert len(program.collectives) == 1
-
-
 def scan_in_scan(block):
     def inner(carry, _):
         return step(carry), None
@@ -242,21 +209,16 @@ def scan_in_scan(block):
     return lax.scan(outer, block, length=7)[0]
 
 
-def test_a_loop_in_a_loop_multiplies_twice(tall):
-    program = measure(manual(tall, scan_in_scan), blocks(tall))
-    assert program.counts == {"all-reduce": 7 + 7 * 3}
-    assert sorted(c.times for c in program.collectives) == [7, 21]
-
-
-def test_a_loop_is_counted_without_the_note_of_xla(tall):
+def test_a_loop_multiplies_what_stands_in_it(tall):
     """XLA:TPU does not note trip counts: then the loop itself is read."""
     compiled = jax.jit(manual(tall, scan_in_scan)).lower(blocks(tall)).compile()
+    program = measure(compiled)
+    assert program.counts == {"all-reduce": 7 + 7 * 3}
+    assert sorted(c.times for c in program.collectives) == [7, 21]
+    assert program.sent == 28 * 2 * BLOCK * 3 / 4
     text, notes = re.subn(r'"known_\w+":\{[^}]*\},?', "", compiled.as_text())
     assert notes
-    assert (
-        read(text, tall).collectives
-        == measure(manual(tall, scan_in_scan), blocks(tall)).collectives
-    )
+    assert read(text, tall).collectives == program.collectives
 
 
 def test_a_loop_whose_end_depends_on_data_is_said_to_be_unknown(tall):
@@ -267,14 +229,6 @@ def test_a_loop_whose_end_depends_on_data_is_said_to_be_unknown(tall):
     assert program.counts == {"all-reduce": None}
     assert math.isnan(program.sent)
     assert str(program).count("unknown") == 3  # times, sends, in all
-
-
-def test_a_loop_whose_end_is_an_argument_is_said_to_be_unknown(tall):
-    def steps(x, n):
-        loop = lambda b: lax.fori_loop(0, n, lambda i, b: step(b), b)  # noqa: E731
-        return manual(tall, loop)(x)
-
-    assert measure(steps, blocks(tall), 3).counts == {"all-reduce": None}
 
 
 def test_every_branch_of_a_conditional_counts(tall):
@@ -298,21 +252,14 @@ def test_a_function_that_is_called_twice_counts_twice(tall):
 # What may be measured.
 
 
-def test_an_array_counts_like_its_shape_and_sharding(wide):
-    x = jnp.ones((32, 32), device=jax.NamedSharding(wide, jax.P("x", "y")))
-    assert measure(jnp.sum, x) == measure(jnp.sum, blocks(wide))
-
-
 def test_a_jitted_function_keeps_its_options(wide):
     x = blocks(wide)
     columns = jax.NamedSharding(wide, jax.P(None, "y"))
     first = jax.jit(lambda x, y: x, keep_unused=True)
     assert measure(first, x, x).arguments == 2 * BLOCK
     assert measure(lambda x, y: x, x, x).arguments == BLOCK
-    assert measure(lambda x: x + 1, x).counts == {}
-    assert measure(jax.jit(jnp.sin, out_shardings=columns), x).counts == {
-        "all-gather": 1
-    }
+    gather = jax.jit(jnp.sin, out_shardings=columns)
+    assert measure(gather, x).counts == {"all-gather": 1}
 
 
 def test_trees_numbers_and_numpy_arrays_are_arguments(wide):
@@ -327,6 +274,9 @@ def test_trees_numbers_and_numpy_arrays_are_arguments(wide):
 def test_an_array_on_one_device_sends_nothing():
     program = measure(lambda x: x @ x, np.ones((8, 8), np.float32))
     assert program == Program((), 256, 256, program.temporaries)
+    one = mesh_of(MESHES["one"])
+    program = measure(manual(one, step), blocks(one))
+    assert (program.collectives, program.counts, program.sent) == ((), {}, 0)
 
 
 def test_a_function_without_arguments_may_find_its_mesh_in_context():
@@ -362,29 +312,18 @@ def test_nothing_runs(tall):
     assert program.arguments == 2**40 * 4 // 8
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("text", 1), "measure takes a function and its arguments, not 'text'"),
-        ((jnp.sum, "text"), r"args\[0\] is a str: pass arrays"),
-        ((jnp.sum, 1, {"a": [object()]}), r"args\[1\]\['a'\]\[0\] is a object"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        measure(*arguments)
-
-
 # Memory.
 
 
-def test_memory_is_what_the_compiler_reserves(wide):
-    program = measure(lambda x: jnp.sort(x, axis=0), blocks(wide))
-    compiled = jax.jit(lambda x: jnp.sort(x, axis=0)).lower(blocks(wide)).compile()
+def test_memory_is_what_the_compiler_reserves_also_once_compiled(wide):
+    f = jax.jit(lambda x: jnp.sort(x, axis=0))
+    program, compiled = measure(f, blocks(wide)), f.lower(blocks(wide)).compile()
     held = compiled.memory_analysis()
     assert program.arguments == held.argument_size_in_bytes == BLOCK
     assert program.outputs == held.output_size_in_bytes == BLOCK
     assert program.temporaries == held.temp_size_in_bytes > 0
+    assert program.counts
+    assert measure(compiled) == program
 
 
 # Programs of other machines, as text.
@@ -878,6 +817,12 @@ def test_a_program_that_sends_nothing_says_so():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: measure("text", 1), "takes a function and its arguments, not 'text'"),
+        (lambda: measure(jnp.sum, "text"), r"args\[0\] is a str: pass arrays"),
+        (
+            lambda: measure(jnp.sum, 1, {"a": [object()]}),
+            r"args\[1\]\['a'\]\[0\] is a object",
+        ),
         (lambda: measure(jnp.sum, np.array(["a"])), "is a ndarray: pass arrays"),
         (lambda: measure(jnp.sum, ["a"]), "is a str: pass arrays"),
         (lambda: read(None), "pass the text of a compiled program, not None"),
@@ -889,7 +834,7 @@ def test_what_is_no_program_is_refused_in_words(call, message):
         call()
 
 
-def test_a_machine_that_refuses_takes_part_in_no_claim(mesh, monkeypatch):
+def test_a_machine_that_refuses_takes_part_in_no_claim(tall, monkeypatch):
     """Whoever stands in ELSEWHERE is asked with what was traced and lowered."""
     asked = []
 
@@ -898,10 +843,10 @@ def test_a_machine_that_refuses_takes_part_in_no_claim(mesh, monkeypatch):
         return {"small": "does not fit", "large": here}
 
     monkeypatch.setattr(communication, "ELSEWHERE", [ask])
-    program = measure(jnp.sum, blocks(mesh))
+    program = measure(jnp.sum, blocks(tall))
     assert asked == [("sum", True, program.sent)]
     assert "does not fit" in str(program)
     with pytest.raises(ValueError, match=r"not every machine has it.*does not fit"):
         _ = program.everywhere
-    compiled = jax.jit(jnp.sum).lower(blocks(mesh)).compile()
+    compiled = jax.jit(jnp.sum).lower(blocks(tall)).compile()
     assert measure(compiled).everywhere == (program,)  # nobody can be asked

@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from cases import each_week
 
 ELASTIC = Path(__file__).parents[2] / "launch/elastic.py"
 SLOW = 600  # seconds after which a test has failed
@@ -94,7 +95,7 @@ def after(number, w, count):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("dies", ["before", "after"])
+@pytest.mark.parametrize("dies", ["before", each_week("after")])
 def test_the_others_repeat_the_step_and_the_dead_comes_back(start, dies):
     with start(2, dies) as job:
         output, errors = outputs(job)

@@ -1,5 +1,6 @@
 """A film shows what the program did: other data, or another way round, are an error."""
 
+import functools
 import itertools
 import math
 import re
@@ -30,8 +31,8 @@ from examples.films import (
 from examples.pictures import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
-KINDS = [AxisType.Auto, AxisType.Explicit]
-SIZES = 3, 4, 8
+RINGS = [(3, AxisType.Auto), (4, AxisType.Explicit)]
+SIZES = 3, 4
 
 
 def ring(size, kind=AxisType.Explicit, order=None):
@@ -52,6 +53,7 @@ def gather(size, each=1):
     return state
 
 
+@functools.cache
 def gather_turns(mesh, each=1, step=1, block=0, slot=0):
     """Record an all-gather in a ring; other values than the default ones are faults."""
     size = mesh.size
@@ -86,18 +88,16 @@ def scatter_turns(mesh, step=1):
 # ------------------------------------------------------------------------- recording
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("each", [1, 3])
-def test_a_ring_gathers_what_its_neighbour_had_before(size, kind, each):
-    turns = gather_turns(ring(size, kind), each)
-    everywhere = np.arange(size * each)
+@pytest.mark.parametrize(("size", "kind"), RINGS)
+def test_a_ring_gathers_what_its_neighbour_had_before(size, kind):
+    turns = gather_turns(ring(size, kind), 2)
+    everywhere = np.arange(size * 2)
     for values in turns[-1].held.values():
         np.testing.assert_array_equal(values.ravel(), everywhere)
     for before, turn in itertools.pairwise(turns):
         assert {*turn.pairs} == {(i, (i + 1) % size) for i in range(size)}
         came = arrived(before, turn)
-        assert len(came) == size * each
+        assert len(came) == size * 2
         for (to, place), (source, there) in came.items():
             assert (source, there) == ((to - 1) % size, place)
             assert math.isnan(before.held[to].ravel()[place])
@@ -105,8 +105,7 @@ def test_a_ring_gathers_what_its_neighbour_had_before(size, kind, each):
             assert value == turn.held[to].ravel()[place] == place
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize(("size", "kind"), RINGS)
 def test_a_ring_adds_what_its_neighbour_had_before(size, kind):
     turns = scatter_turns(ring(size, kind))
     for device, values in turns[-1].held.items():
@@ -120,49 +119,35 @@ def test_a_ring_adds_what_its_neighbour_had_before(size, kind):
             assert added == before.held[source].ravel()[place]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_block_that_goes_round_takes_the_place_of_another(size):
-    mesh = ring(size)
-    on = [(i, (i + 1) % size) for i in range(size)]
-    shift = blockwise(lambda block: lax.ppermute(block, "x", on), mesh)
-    state = jax.device_put(np.arange(2 * size), jax.NamedSharding(mesh, jax.P("x")))
-    turns = record([shift] * (size - 1), state)
+def test_a_block_that_goes_round_takes_the_place_of_another():
+    on = [(i, (i + 1) % 4) for i in range(4)]
+    shift = blockwise(lambda block: lax.ppermute(block, "x", on), ring(4))
+    state = jax.device_put(np.arange(8), jax.NamedSharding(ring(4), jax.P("x")))
+    turns = record([shift] * 3, state)
     for before, turn in itertools.pairwise(turns):
-        came = arrived(before, turn)
-        assert came == {
-            (to, place): ((to - 1) % size, place)
-            for to in range(size)
-            for place in (0, 1)
-        }
-    colours = [first_holders(turns)(v) for v in turns[-1].held[0].ravel()]
-    assert colours == [(1 % size,)] * 2
+        spots = itertools.product(range(4), (0, 1))
+        assert arrived(before, turn) == {(d, p): ((d - 1) % 4, p) for d, p in spots}
+    assert [*map(first_holders(turns), turns[-1].held[0].ravel())] == [(1,)] * 2
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    "fault",
-    [{"block": 1}, {"block": -1}, {"step": -1}, {"slot": 1}, {"slot": -1}],
-    ids=str,
-)
-def test_a_wrong_block_and_a_ring_turned_round_are_errors(size, fault):
+@pytest.mark.parametrize("fault", [{"block": 1}, {"step": -1}, {"slot": 1}], ids=str)
+def test_a_wrong_block_and_a_ring_turned_round_are_errors(fault):
     """The program sends another block, the other way, or keeps it at another place."""
-    turns = gather_turns(ring(size), **fault)
+    turns = gather_turns(ring(3), **fault)
     with pytest.raises(
         ValueError, match=r"which sent to it, had that there|nothing new"
     ):
         frames(turns)
 
 
-@pytest.mark.parametrize("size", [4, 8])
-def test_a_sum_that_is_sent_the_other_way_is_an_error(size):
-    turns = scatter_turns(ring(size), step=-1)
+def test_a_sum_that_is_sent_the_other_way_is_an_error():
+    turns = scatter_turns(ring(4), step=-1)
     with pytest.raises(ValueError, match="which sent to it, had that there"):
         frames(turns, summands)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_what_the_program_did_not_send_is_an_error(size):
-    before, after, *_ = gather_turns(ring(size))
+def test_what_the_program_did_not_send_is_an_error():
+    before, after, *_ = gather_turns(ring(3))
     turned = tuple((to, source) for source, to in after.pairs)
     with pytest.raises(ValueError, match="which sent to it, had that there"):
         arrived(before, Turn(after.held, turned))
@@ -178,24 +163,21 @@ def test_messages_without_anything_new_are_an_error():
     assert arrived(turns[-1], Turn(turns[-1].held)) == {}
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_changes_its_place_may_come_from_elsewhere_if_that_is_said(size, kind):
+def test_what_changes_its_place_may_come_from_elsewhere_if_that_is_said():
     """A halo: the last number of a device becomes the first of the next one."""
-    mesh = ring(size, kind)
-    on = [(i, (i + 1) % size) for i in range(size)]
+    on = [(i, (i + 1) % 4) for i in range(4)]
 
     def borrow(have):
         return have.at[:, 0].set(lax.ppermute(have[:, -1], "x", on))
 
-    state = np.arange(3.0 * size, dtype=np.float32).reshape(size, 3)
+    state = np.arange(12, dtype=np.float32).reshape(4, 3)
     state[:, 0] = np.nan
-    state = jax.device_put(state, jax.NamedSharding(mesh, jax.P("x")))
-    before, after = record([blockwise(borrow, mesh)], state)
+    state = jax.device_put(state, jax.NamedSharding(ring(4), jax.P("x")))
+    before, after = record([blockwise(borrow, ring(4))], state)
     with pytest.raises(ValueError, match="there: elsewhere=True permits"):
         arrived(before, after)
     came = arrived(before, after, elsewhere=True)
-    assert came == {(to, 0): ((to - 1) % size, 2) for to in range(size)}
+    assert came == {(to, 0): ((to - 1) % 4, 2) for to in range(4)}
     assert len(frames([before, after], elsewhere=True)) == 2
 
 
@@ -209,30 +191,16 @@ def test_what_nobody_had_is_an_error_also_from_elsewhere():
 
 # -------------------------------------------------------------------- devices in a mesh
 
-ORDERS = [None, (7, 5, 3, 1, 0, 2, 4, 6), (0, 4, 1, 5, 2, 6, 3, 7), range(8)[::-1]]
+ORDER = 7, 5, 3, 1, 0, 2, 4, 6
 
 
-@pytest.mark.parametrize("order", ORDERS[1:], ids=str)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_devices_are_numbered_by_their_place_in_the_mesh(order, kind):
-    """So the pairs of the program fit the shards, whatever order devices have."""
-    mesh = ring(8, kind, order)
-    state = jax.device_put(np.arange(8), jax.NamedSharding(mesh, jax.P("x")))
-    assert {place: int(data[0]) for place, data in shards(state).items()} == {
-        place: place for place in range(8)
-    }
-    turns = gather_turns(mesh)
-    for before, turn in itertools.pairwise(turns):
-        assert {*turn.pairs} == {(i, (i + 1) % 8) for i in range(8)}
-        assert len(arrived(before, turn)) == 8
-
-
-@pytest.mark.parametrize("axis", ["x", "y"])
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_rings_along_either_axis_of_a_mesh(axis, kind, order):
-    devices = np.array(jax.devices())[list(order or range(8))]
-    mesh = jax.sharding.Mesh(devices.reshape(2, 4), ("x", "y"), axis_types=(kind,) * 2)
+@pytest.mark.parametrize(
+    ("axis", "kind"), [("x", AxisType.Auto), ("y", AxisType.Explicit)]
+)
+def test_rings_along_either_axis_of_a_mesh_in_any_order(axis, kind):
+    # devices are numbered by their place there, so the program's pairs fit them
+    devices = np.array(jax.devices())[[*ORDER]].reshape(2, 4)
+    mesh = jax.sharding.Mesh(devices, ("x", "y"), axis_types=(kind,) * 2)
     size = mesh.shape[axis]
     on = [(i, (i + 1) % size) for i in range(size)]
 
@@ -323,9 +291,8 @@ def places(drawing):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("each", [1, 3])
-def test_a_frame_shows_what_is_held_and_where_it_came_from(size, each):
-    turns = gather_turns(ring(size), each)
+def test_a_frame_shows_what_is_held_and_where_it_came_from(size):
+    turns = gather_turns(ring(size), 2)
     for before, turn, drawing in zip(
         [turns[0], *turns], turns, frames(turns), strict=False
     ):
@@ -342,14 +309,13 @@ def test_a_frame_shows_what_is_held_and_where_it_came_from(size, each):
             start = came.get((device, place))
             assert source == (f"{start[0]}.{start[1]}" if start else None)
         missing = sum(int(np.isnan(v).sum()) for v in turn.held.values())
-        hatched = drawing.svg.count('stroke-opacity=".6"/><path') - 0
+        hatched = drawing.svg.count('stroke-opacity=".6"/><path')
         assert hatched >= missing
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_thing_keeps_its_place_in_all_frames(size):
+def test_a_thing_keeps_its_place_in_all_frames():
     spots = {}
-    for drawing in frames(gather_turns(ring(size))):
+    for drawing in frames(gather_turns(ring(4))):
         for key, (at, *_) in places(drawing).items():
             assert spots.setdefault(key, at) == at
 
@@ -374,11 +340,10 @@ def test_the_words_say_who_holds_what_and_who_sends():
     assert "device 1 holds nothing" in cards({0: [Cell((0,), "a")], 1: [None]}).words
 
 
-@pytest.mark.parametrize("shape", [None, (2, 4), (1, 8), (4, 2)])
-@pytest.mark.parametrize("count", [3, 4, 8])
+@pytest.mark.parametrize(
+    ("shape", "count"), [(None, 3), (None, 8), ((1, 8), 4), ((4, 2), 8)]
+)
 def test_cards_lie_apart_and_inside(shape, count):
-    if shape and math.prod(shape) < count:
-        pytest.skip("too many cards")
     cells = {
         d: [Cell((d,), "8"), None, Cell((d,), "1", pale=True)] for d in range(count)
     }
@@ -481,13 +446,6 @@ def test_a_frame_may_be_a_picture_or_several_drawings():
 def test_a_film_of_nothing_is_refused(pictures, message):
     with pytest.raises(ValueError, match=message):
         Film(pictures)
-
-
-def test_the_bytes_are_the_same_each_time():
-    one, other = (
-        Film(zip(frames(gather_turns(ring(4))), "abcd", strict=True)) for _ in range(2)
-    )
-    assert one._repr_html_() == other._repr_html_()
 
 
 def test_jnp_states_are_recorded_as_numpy():

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from cases import each_week
 from failures import process_environment
 from throwaway import free_ports
 
@@ -157,6 +158,7 @@ CASES = {  # what happens in step 5; what must be said of the last process; its 
     "collective": (ALONE + "time.sleep(1000)", "in step 5, at ", None),
 }
 SPEECHLESS = ["killed", "suspended", "stuck"]
+WEEKLY = ["exit", "stuck", "data"]  # which end as others do
 MORE = {  # what the group needs besides
     "asleep": {"deadline": SHORT},
     "suspended": {"deadline": SHORT},
@@ -189,6 +191,7 @@ def results(known, tmp_path, request):
             del known[case]
 
 
+@pytest.mark.weekly
 @pytest.mark.processes
 def test_nothing_is_said_when_nothing_happens(tmp_path):
     ends = group(tmp_path, "", steps=20)
@@ -197,25 +200,22 @@ def test_nothing_is_said_when_nothing_happens(tmp_path):
     assert not any("guard" in one.warned for one in ends)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [each_week(case) if case in WEEKLY else case for case in CASES]
+)
 @pytest.mark.processes
-def test_every_process_is_gone_in_seconds(case, results):
-    for one in results(case):
+def test_every_process_is_gone_in_seconds_and_says_what_happened(case, results):
+    ends = results(case)
+    for one in ends:
         assert one.seconds < LIMIT, one
         assert one.code != 0, one
-    assert CASES[case][2] in (None, results(case)[-1].code)
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.processes
-def test_every_process_says_what_happened_to_the_last(case, results):
-    speakers = results(case)[: COUNT - (case in SPEECHLESS)]
-    for one in speakers:
+    assert CASES[case][2] in (None, ends[-1].code)
+    for one in ends[: COUNT - (case in SPEECHLESS)]:
         (words,) = [line for line in one.verdict if line.startswith("- process 2 ")]
         assert CASES[case][1] in words, one
 
 
-@pytest.mark.parametrize("case", ["suspended", "stuck"])
+@pytest.mark.parametrize("case", ["suspended", each_week("stuck")])
 @pytest.mark.processes
 def test_a_process_without_an_answer_shows_its_stack(case, results):
     """By JAX, which finds process 0 gone, or by the second clock; or it woke up."""
@@ -224,7 +224,7 @@ def test_a_process_without_an_answer_shows_its_stack(case, results):
     assert "script.py" in one.warned
 
 
-@pytest.mark.parametrize("case", ["killed", "raised", "exit"])
+@pytest.mark.parametrize("case", ["killed", "raised", each_week("exit")])
 @pytest.mark.processes
 def test_bad_news_need_no_deadline(case, results):
     """The others leave long before theirs is over."""
@@ -409,11 +409,6 @@ def test_alone_it_changes_nothing():
     assert not guard.stopped
 
 
-def test_alone_it_may_leave_by_a_plain_exit():
-    with pytest.raises(SystemExit), Guard(deadline=60, host="127.0.0.1"):
-        sys.exit(0)
-
-
 def options_without_default(seconds, folder, run):
     """Return what XLA writes down of its options where they are not the default."""
     flag = f"--xla_cpu_collective_timeout_seconds={seconds} --xla_dump_to={folder}"
@@ -423,6 +418,7 @@ def options_without_default(seconds, folder, run):
     return file.read_text()
 
 
+@pytest.mark.weekly
 @pytest.mark.processes
 def test_a_collective_on_cpus_has_a_limit_of_half_an_hour(run, tmp_path):
     """XLA writes down the options that differ from its own."""
@@ -472,20 +468,20 @@ def test_a_second_clock_rings_when_python_itself_is_stuck():
     assert "in match" in done.stderr
 
 
-@pytest.mark.parametrize("deadline", [0, -1.5, float("nan"), "60", None])
+@pytest.mark.parametrize("deadline", [0, float("nan"), "60"])
 def test_a_deadline_is_positive(deadline):
     words = f"a deadline of {deadline!r} seconds: pass more than 0"
     with pytest.raises(ValueError, match=words):
         Guard(deadline=deadline)
 
 
-@pytest.mark.parametrize("host", ["", 3, b"node1"])
+@pytest.mark.parametrize("host", ["", b"node1"])
 def test_a_host_is_a_name(host):
     with pytest.raises(ValueError, match="pass a name or an address, or nothing"):
         Guard(deadline=60, host=host)
 
 
-@pytest.mark.parametrize("seconds", [0, 2.5, "5", None])
+@pytest.mark.parametrize("seconds", [0, 2.5, "5"])
 def test_a_limit_that_xla_would_abort_at_is_refused(seconds):
     with pytest.raises(ValueError, match="pass a whole number from 1 on"):
         guard.limit_collectives(seconds)

@@ -28,9 +28,17 @@ judge = Judge(as_text, measure, differences)
 
 
 @pytest.fixture(params=[AUTO, EXPLICIT], ids=["auto", "explicit"])
-def mesh(request):
-    """The mesh 2 x 4 in context."""
+def each_mesh(request):
+    """The mesh 2 x 4 in context, of axes of either type."""
     mesh = mesh_of(2, 4, kind=request.param)
+    with jax.set_mesh(mesh):
+        yield mesh
+
+
+@pytest.fixture
+def mesh():
+    """The mesh 2 x 4 in context."""
+    mesh = mesh_of(2, 4)
     with jax.set_mesh(mesh):
         yield mesh
 
@@ -136,15 +144,11 @@ def test_an_array_is_a_value_wherever_it_lies(mesh):
     assert "the answer is transposed" in reasons_of(judge.value(x, expected.T))
     twice = judge.value(2 * x, expected)
     assert twice.reasons == ("the answer is 2 times the right one",)
+    assert "has the shape ()" in reasons_of(judge.value(3.0, expected))
+    assert "a number is wanted" in reasons_of(judge.value(None, expected))
 
 
-@pytest.mark.parametrize("answer", [None, ..., "x", True])
-def test_what_is_no_array_is_told_so(answer):
-    assert "a number is wanted" in reasons_of(judge.value(answer, np.ones(SHAPE)))
-    assert "has the shape ()" in reasons_of(judge.value(3.0, np.ones(SHAPE)))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "complex64"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "complex64"])
 def test_values_are_compared_in_the_tolerance_of_their_dtype(dtype):
     wanted = jnp.asarray(np.linspace(1, 2, 8), dtype)
     step = float(jnp.finfo(dtype).eps)
@@ -207,7 +211,7 @@ def gram(a):
     return a.T @ a
 
 
-def test_a_right_program_is_accepted_however_it_is_written(mesh):
+def test_a_right_program_is_accepted_however_it_is_written(each_mesh):
     a = table("x")
 
     @jax.jit
@@ -222,52 +226,51 @@ def test_a_right_program_is_accepted_however_it_is_written(mesh):
         return run(a)
 
     for answer in (jitted, by_hand):
-        verdict = judge.program(answer, gram, a, counts={"all-reduce": 1}, sent=256)
+        budget = {"counts": {"all-reduce": 1}, "sent": 256, "outputs": 256}
+        verdict = judge.program(answer, gram, a, sharding=jax.P(), **budget)
         assert verdict.require().facts == (
             "the value is right",
             "on CPU 1 all-reduce sends 256 bytes a device",
             "sent: 256 of 256 bytes",
+            "outputs: 256 of 256 bytes",
         )
-        judge.program(answer, gram, a, outputs=256, sharding=jax.P())
 
 
 def test_the_value_comes_first(mesh):
-    a = table("x")
-    verdict = judge.program(lambda a: 2 * a, np.asarray, a, counts={"all-reduce": 1})
+    a, budget = table("x"), {"counts": {"all-reduce": 1}, "sharding": jax.P("y")}
+    verdict = judge.program(lambda a: 2 * a, np.asarray, a, **budget)
     assert verdict.reasons == ("the value is 2 times the right one",)
-    verdict = judge.program(lambda a: a.T, np.asarray, a, sharding=jax.P("y"))
-    assert verdict.reasons == ("the value is transposed",)
 
 
-def test_a_right_value_over_budget_is_not_accepted(mesh):
+def test_a_right_value_over_budget_is_not_accepted(each_mesh):
     a = table("x")
 
     def gather(a):
         return jax.lax.with_sharding_constraint(a, jax.P())
 
-    if mesh.axis_types[0] == EXPLICIT:
+    if each_mesh.axis_types[0] == EXPLICIT:
 
         def gather(a):
             return jax.reshard(a, jax.P())
 
-    for budget, reason in [
-        ({"counts": {}}, "1 all-gather sends 128 bytes a device; the budget is 0"),
+    found = measure(gather, a)
+    measured = Judge(measure=lambda f, a: found)  # which is compiled once
+    gathers = "1 all-gather sends 128 bytes a device; the budget is"
+    for budget, *reasons in [
+        ({"counts": {}}, f"{gathers} 0"),
         (
-            {"counts": {"all-reduce": 1}},
-            "1 all-gather sends 128 bytes a device; the budget is exactly 1 all-reduce",
+            {"counts": {"all-reduce": 1}, "sent": 127, "outputs": 255},
+            f"{gathers} exactly 1 all-reduce",
+            "a device sends 128 bytes, the budget allows 127",
+            "outputs take 256 bytes, the budget allows 255",
         ),
-        (
-            {"counts": {"all-gather": 2}},
-            "1 all-gather sends 128 bytes a device; "
-            "the budget is exactly 2 all-gathers",
-        ),
-        ({"sent": 127}, "a device sends 128 bytes, the budget allows 127"),
-        ({"outputs": 255}, "outputs take 256 bytes, the budget allows 255"),
+        ({"counts": {"all-gather": 2}}, f"{gathers} exactly 2 all-gathers"),
     ]:
-        verdict = judge.program(gather, np.asarray, a, **budget)
-        assert verdict.reasons == (f"the value is right, but on CPU {reason}",)
-    for budget in ({"counts": {"all-gather": 1}}, {"sent": 128}):
-        judge.program(gather, np.asarray, a, **budget).require()
+        verdict = measured.program(gather, np.asarray, a, **budget)
+        first, *others = (f"on CPU {reason}" for reason in reasons)
+        assert verdict.reasons == (f"the value is right, but {first}", *others)
+    right = {"counts": {"all-gather": 1}, "sent": 128}
+    judge.program(gather, np.asarray, a, **right).require()
 
 
 def test_a_missing_collective_is_missed(mesh):
@@ -330,19 +333,19 @@ def test_it_is_measured_where_its_arguments_lie(mesh):
     )
 
 
-def test_the_output_sharding_is_compared_by_where_it_lays(mesh):
+def test_the_output_sharding_is_compared_by_where_it_lays(each_mesh):
     a = table("x")
+
+    @jax.jit
+    def add(a):
+        return a + 1
+
     for target in (jax.P("x"), jax.P("x", None), "0,1,2,3 / 4,5,6,7", a.sharding, a):
-        judge.program(lambda a: a + 1, lambda a: a + 1, a, sharding=target).require()
-    verdict = judge.program(lambda a: a + 1, lambda a: a + 1, a, sharding=jax.P("y"))
+        judge.program(add, lambda a: a + 1, a, sharding=target).require()
+    verdict = judge.program(add, lambda a: a + 1, a, sharding=jax.P("y"))
     assert reasons_of(verdict).startswith("the value is right, but the array is cut")
     assert [title for title, _ in verdict.pictures] == ["The target", "Your answer"]
-
-
-def test_an_empty_spec_is_a_demand_too(mesh):
-    verdict = judge.program(
-        lambda a: a + 1, lambda a: a + 1, table("x"), sharding=jax.P()
-    )
+    verdict = judge.program(add, lambda a: a + 1, a, sharding=jax.P())  # a demand too
     assert "the target is replicated" in reasons_of(verdict)
 
 
@@ -357,24 +360,16 @@ def test_trees_of_outputs_are_judged_leaf_by_leaf(mesh):
 
     places = {"left": jax.P("x"), "right": (jax.P(None, "x"), None)}
     judge.program(answer, reference, a, sharding=places, outputs=999).require()
-    places["right"] = (jax.P("x"), None)
+    places = {"left": jax.P("x"), "right": (jax.P("x"), None)}
     verdict = judge.program(answer, reference, a, sharding=places)
     assert "this is the transposed sharding" in reasons_of(verdict)
+    assert verdict.pictures[0][1] == "0,1,2,3 / 4,5,6,7"  # of the output that is wrong
     verdict = judge.program(answer, lambda a: {"left": a, "right": (a, 0.0)}, a)
     assert "the value at ['right'][0] is transposed" in verdict.reasons
     with pytest.raises(ValueError, match="pytree structure error"):
         judge.program(answer, reference, a, sharding={"middle": jax.P()})
     words = reasons_of(judge.program(lambda a: (a, a), np.asarray, a))
     assert words == "the number of values is 2, wanted is 1"
-
-
-def test_the_pictures_are_of_the_output_that_is_wrong(mesh):
-    a = table("x")
-    places = jax.P("x"), jax.P("y"), jax.P("x")
-    verdict = judge.program(
-        lambda a: (a, a, a), lambda a: (a, a, a), a, sharding=places
-    )
-    assert verdict.pictures[0][1] == "0,4 / 1,5 / 2,6 / 3,7"
 
 
 PROGRAMS = [  # no function, or one that returns no array
@@ -400,9 +395,8 @@ ERRORS = [
 @pytest.mark.parametrize(
     ("answer", "kind"), PROGRAMS + ERRORS, ids=[str(n) for n in range(14)]
 )
-def test_a_program_that_cannot_be_judged_gets_a_reason(answer, kind):
-    with jax.set_mesh(mesh_of(2, 4)):
-        words = reasons_of(judge.program(answer, np.asarray, table("x"), counts={}))
+def test_a_program_that_cannot_be_judged_gets_a_reason(mesh, answer, kind):
+    words = reasons_of(judge.program(answer, np.asarray, table("x"), counts={}))
     assert kind in words
     assert ((answer, kind) in ERRORS) == words.startswith("your function raised ")
     assert "\n" not in words
@@ -416,12 +410,11 @@ def test_the_words_are_those_of_the_file():
     assert lines == WORDING.read_text().splitlines()
 
 
-def test_a_pending_sum_is_no_result():
+def test_a_pending_sum_is_no_result(mesh):
     def answer(a):
         return jnp.matmul(a, a.T, out_sharding=jax.P(unreduced={"x"}))
 
-    with jax.set_mesh(mesh_of(2, 4)):
-        words = reasons_of(judge.program(answer, lambda a: a @ a.T, table(None, "x")))
+    words = reasons_of(judge.program(answer, lambda a: a @ a.T, table(None, "x")))
     assert words == "its sums are pending (unreduced) over x"
 
 
@@ -450,11 +443,11 @@ def test_the_reference_gets_numpy_so_that_any_one_liner_will_do(mesh):
 def test_arguments_survive_a_program_that_donates_them(mesh):
     a = table("x")
     answer = jax.jit(lambda a: a + 1, donate_argnums=0)
-    for _ in range(2):
-        judge.program(answer, lambda a: a + 1, a, counts={}).require()
+    judge.program(answer, lambda a: a + 1, a, counts={}).require()
+    np.testing.assert_array_equal(a, np.arange(64).reshape(8, 8))
 
 
-def test_coarse_arguments_allow_a_coarse_result(mesh):
+def test_coarse_arguments_allow_a_coarse_result_and_fine_ones_none(mesh):
     a = table().astype(jnp.bfloat16) / 64
 
     def reference(a):
@@ -463,49 +456,37 @@ def test_coarse_arguments_allow_a_coarse_result(mesh):
     judge.program(lambda a: a @ a.T, reference, a).require()
     far = judge.program(lambda a: (a @ a.T).at[:, 0].add(9), reference, a)
     assert "at [0, 0] is" in reasons_of(far)
-
-
-def test_a_coarse_answer_to_a_fine_question_is_wrong(mesh):
-    a = table("x") / 63
-    rough = judge.program(lambda a: a.astype(jnp.bfloat16), np.asarray, a)
+    rough = judge.program(lambda a: a.astype(jnp.bfloat16), np.asarray, table() / 63)
     assert "elements are wrong" in reasons_of(rough)
 
 
 def test_complex_programs_are_judged(mesh):
     a = table("x") + 1j
     judge.program(jnp.fft.fft, np.fft.fft, a).require()
-    assert "[" in reasons_of(
-        judge.program(lambda a: jnp.fft.fft(a).conj(), np.fft.fft, a)
-    )
+    wrong = judge.program(jnp.fft.fft, lambda a: np.fft.fft(a).conj(), a)
+    assert "[" in reasons_of(wrong)
 
 
-def test_a_budget_without_measure_is_a_value_error():
+def test_what_a_judge_was_not_given_is_a_value_error(mesh):
     with pytest.raises(ValueError, match=r"Judge\(draw, measure\)"):
         Judge().program(gram, gram, np.ones(SHAPE), counts={})
-
-
-def test_shardings_that_cannot_be_compared_are_a_value_error(mesh):
     with pytest.raises(ValueError, match=r"Judge\(draw, measure, differences\)"):
         Judge().sharding(jax.P("x"), EIGHT_COLUMNS, SHAPE)
     a = table("x")
     with pytest.raises(ValueError, match=r"Judge\(draw, measure, differences\)"):
         Judge().program(lambda a: a + 1, lambda a: a + 1, a, sharding=jax.P("x"))
+    with pytest.raises(ValueError, match="no budget is called send"):
+        judge.program(lambda a: a, lambda a: a, jnp.ones(SHAPE), send=0)
+    with pytest.raises(ValueError, match="the reference is None: pass a function"):
+        Judge().program(jnp.sin, None, np.ones(3))
 
 
 def test_without_draw_there_are_words_and_no_pictures():
     verdict = Judge(differences=differences).sharding(..., EIGHT_COLUMNS, SHAPE)
     assert "a sharding is wanted" in reasons_of(verdict)
     assert verdict.pictures == ()
-
-
-def test_beside_what_is_no_sharding_the_target_is_drawn():
-    verdict = judge.sharding(..., EIGHT_COLUMNS, SHAPE)
+    verdict = judge.sharding(..., EIGHT_COLUMNS, SHAPE)  # the target is drawn alone
     assert verdict.pictures == (("The target", EIGHT_COLUMNS),)
-
-
-def test_an_unknown_budget_is_a_value_error_before_any_work():
-    with pytest.raises(ValueError, match="no budget is called send"):
-        judge.program(lambda a: a, lambda a: a, jnp.ones(SHAPE), send=0)
 
 
 # ------------------------------------------------------------------ the verdict
@@ -605,21 +586,6 @@ def test_what_draws_is_shown_as_it_draws_itself():
     assert shapes == [([0, 2, 4, 6], SHAPE)] * 2
 
 
-def test_a_verdict_is_the_same_when_it_is_given_twice():
-    def text():
-        answer = on(mesh_of(2, 4), "x")
-        return (
-            Judge(draw, differences=differences)
-            .sharding(answer, "0 2 / 4 6", SHAPE)
-            ._repr_html_()
-        )
-
-    assert text() == text()
-
-
-def test_a_judge_wants_a_shape_and_a_function():
-    rows = jax.NamedSharding(jax.make_mesh((8,), ("x",)), jax.P("x"))
+def test_a_shape_may_be_a_number_or_a_list():
     for shape in 8, [8], (8,):
-        assert judge.sharding(rows, EIGHT_COLUMNS, shape).passed
-    with pytest.raises(ValueError, match="the reference is None: pass a function"):
-        Judge().program(jnp.sin, None, np.ones(3))
+        assert judge.sharding(on(mesh_of(8), "x"), EIGHT_COLUMNS, shape).passed

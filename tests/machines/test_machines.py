@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_week
 
 from examples import machines
 from examples.communication import measure
@@ -86,7 +87,7 @@ def on_hosts(*counts):
 # ------------------------------------------------------------------- names and words
 
 
-@pytest.mark.parametrize("name", ["H100", "v5p", "v5p:", "v5p:2x2x", "", 8, None])
+@pytest.mark.parametrize("name", ["H100", "v5p:2x2x", "", 8])
 def test_a_name_of_no_machine_is_refused_with_those_that_there_are(name):
     with pytest.raises(
         ValueError, match=r"is no machine: pass one of .*'h100'.*v5e:4x4"
@@ -94,7 +95,7 @@ def test_a_name_of_no_machine_is_refused_with_those_that_there_are(name):
         described(name)
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.0, "2"])
+@pytest.mark.parametrize("count", [0, 1.0, "2"])
 def test_no_machine_has_half_a_host(count):
     for counts in {"hosts": count}, {"per_host": count}:
         with pytest.raises(ValueError, match="is no number of devices or hosts"):
@@ -122,15 +123,13 @@ def test_a_missing_compiler_is_an_error_with_the_line_to_type(elsewhere):
     )
 
 
-@pytest.mark.parametrize("name", ["v6e:2x4", "b200"])
 @pytest.mark.parametrize(
-    "system", [("Darwin", "arm64"), ("Windows", "AMD64"), ("Linux", "aarch64")]
+    ("name", "system", "machine"),
+    [("v6e:2x4", "Darwin", "arm64"), ("b200", "Linux", "aarch64")],
 )
-def test_elsewhere_than_on_linux_a_container_is_told(elsewhere, system, name):
-    elsewhere(*system)
-    words = (
-        f"not {system[0]} on {system[1]}; in a container, `docker run -it --platform"
-    )
+def test_elsewhere_than_on_linux_a_container_is_told(elsewhere, name, system, machine):
+    elsewhere(system, machine)
+    words = f"not {system} on {machine}; in a container, `docker run -it --platform"
     with pytest.raises(ModuleNotFoundError, match=words) as error:
         described(name)
     assert f" jax=={version('jax')} " in str(error.value)
@@ -294,12 +293,11 @@ def test_a_refusal_says_which_meshes_fit():
         fitting_mesh(on_hosts(8), (0, 8), "ab")
 
 
-@pytest.mark.parametrize("kind", [jax.sharding.AxisType.Auto, None])
-def test_a_mesh_of_cpu_devices_is_that_of_make_mesh(kind):
-    given = () if kind is None else (kind,)
-    mesh = fitting_mesh(jax.devices(), (2, 4), ("a", "b"), *given)
-    types = (kind or jax.sharding.AxisType.Explicit,) * 2
-    assert mesh == jax.make_mesh((2, 4), ("a", "b"), axis_types=types)
+def test_a_mesh_of_cpu_devices_is_that_of_make_mesh():
+    auto, explicit = [*jax.sharding.AxisType][:2]
+    for given, types in ((), explicit), ((auto,), auto):
+        mesh = fitting_mesh(jax.devices(), (2, 4), ("a", "b"), *given)
+        assert mesh == jax.make_mesh((2, 4), ("a", "b"), axis_types=(types,) * 2)
 
 
 # --------------------------------------------------------------------- one program
@@ -315,12 +313,14 @@ def test_a_row_has_bytes_sent_bytes_held_and_the_time():
         name: fitting_mesh(jax.devices()[:count], [count], ["x"])
         for name, count in {"eight": 8, "two": 2}.items()
     }
-    compared = compile_on(
-        jax.jit(jnp.sum),
-        lambda mesh: rows_of(mesh, (64, 4)),
-        meshes,
-        measure,
-    )
+    same = []
+
+    def arguments(mesh):  # it is in context where they are made
+        same.append(jax.sharding.get_mesh() == mesh)
+        return rows_of(mesh, (64, 4))
+
+    compared = compile_on(jax.jit(jnp.sum), arguments, meshes, measure)
+    assert same == [True, True]
     assert [row.machine for row in compared] == ["eight", "two"]
     for row, size in zip(compared, (8, 2), strict=True):
         assert row.collectives == {"all-reduce": 1}
@@ -336,18 +336,6 @@ def test_without_a_measure_no_bytes_are_told():
         lambda a: 2 * a, lambda mesh: rows_of(mesh, (8,)), {"cpu": mesh}
     )
     assert (row.sent, row.collectives) == (None, {})
-
-
-def test_the_mesh_is_in_context_where_arguments_are_made():
-    mesh = fitting_mesh(jax.devices(), [8], ["x"], jax.sharding.AxisType.Auto)
-    same = []
-
-    def arguments(given):
-        same.append(jax.sharding.get_mesh() == given == mesh)
-        return rows_of(given, (8,))
-
-    compile_on(jnp.sum, arguments, {"cpu": mesh})
-    assert same == [True]
 
 
 def test_a_collective_stands_once_however_it_is_written():
@@ -385,8 +373,9 @@ def test_a_machine_has_its_devices_on_its_hosts(name, count, hosts):
 
 
 @each_machine
-@pytest.mark.parametrize("kind", [*jax.sharding.AxisType][:2], ids=str)
-def test_programs_compile_on_each_machine(name, count, hosts, kind):
+def test_programs_compile_on_each_machine(name, count, hosts):
+    auto, explicit = [*jax.sharding.AxisType][:2]
+    kind = explicit if hosts == 1 else auto
     mesh = fitting_mesh(described(name), [count], ["x"], kind)
 
     @jax.jit
@@ -442,7 +431,7 @@ def test_a_gpu_by_its_own_description():
 
 
 @tpu
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7, 8, 16])
+@pytest.mark.parametrize("count", [1, 3, 8, *map(each_week, (2, 4, 5, 6, 7, 16))])
 def test_there_are_as_many_chips_as_a_page_asks_for(count):
     name = {2: "2x1x1", 4: "2x2x1", 6: "2x1x3", 8: "2x2x2", 16: "2x2x4"}.get(
         count, f"1x1x{count}"
@@ -461,7 +450,7 @@ def test_libtpu_says_what_it_does_not_know():
 
 
 @tpu
-@pytest.mark.parametrize("topology", ["v5e:4x4", "v5p:2x2x2", "v5p:4x4x4", "v6e:4x4"])
+@pytest.mark.parametrize("topology", ["v5e:4x4", "v5p:2x2x2"])
 def test_jax_makes_every_mesh_that_fits(topology):
     devices = described(topology)
     for rank in 1, 2, 3:

@@ -16,12 +16,10 @@ from examples.pictures import COLOURS, INKS, beside, draw
 SRC = Path(examples.__file__).parents[1]
 SVG = "{http://www.w3.org/2000/svg}"
 MESHES = {
-    "one": ((1, 1), slice(0, 1)),
-    "2x4": ((2, 4), slice(None)),
-    "4x2": ((4, 2), slice(None)),
     "half": ((2, 2), slice(0, None, 2)),
     "backwards": ((2, 4), slice(None, None, -1)),
 }
+KINDS = AxisType.Auto, AxisType.Explicit
 SPECS = [
     jax.P(),
     jax.P("x", "y"),
@@ -33,11 +31,11 @@ SPECS = [
 ]
 
 
-@pytest.fixture(params=MESHES)
+@pytest.fixture(params=zip(MESHES, KINDS, strict=True), ids=MESHES)
 def mesh(request):
-    """A mesh with the axes x and y: one device, all of them, some, or another order."""
-    shape, some = MESHES[request.param]
-    return make_mesh(shape, some)
+    """A mesh with the axes x and y, of some devices, or of all in another order."""
+    name, kind = request.param
+    return make_mesh(*MESHES[name], kind)
 
 
 def make_mesh(shape, some=slice(None), kind=AxisType.Explicit, names="xyz"):
@@ -115,9 +113,8 @@ def colours(group):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
-def test_every_block_covers_its_part_of_the_frame(spec, kind, mesh):
-    mesh = jax.sharding.Mesh(mesh.devices, mesh.axis_names, axis_types=(kind,) * 2)
+def test_every_block_covers_its_part_of_the_frame_in_colours(spec, mesh):
+    """It is in the colours of its devices, whose numbers and names stand in it."""
     picture = draw(struct((16, 8), mesh, spec))
     held = oracle(jax.NamedSharding(mesh, spec), (16, 8))
     found = list(blocks(picture))
@@ -133,39 +130,33 @@ def test_every_block_covers_its_part_of_the_frame(spec, kind, mesh):
         np.testing.assert_allclose(height / (bottom - top), (r1 - r0) / 16, atol=1e-3)
         painted[r0:r1, c0:c1] += 1
     assert (painted == 1).all()
-    assert all(devices(title) == held[p[0][0], p[1][0]] for _, title, p in found)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_block_is_in_the_colours_of_its_devices(spec, mesh):
-    for group, title, _ in blocks(draw(struct((16, 8), mesh, spec))):
+    for group, title, ((row, _), (column, _)) in found:
+        assert devices(title) == held[row, column]
         assert colours(group) == sorted(devices(title))
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_block_names_its_devices(spec, mesh):
-    for group, title, _ in blocks(draw(struct((16, 8), mesh, spec))):
         assert {int(t.text) for t in group.iter(f"{SVG}text")} == devices(title)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_copies_share_a_block_equally_and_fill_it(spec, mesh):
-    for group, *_ in blocks(draw(struct((16, 8), mesh, spec))):
+def test_copies_share_a_block_in_equal_slanting_strips(spec, mesh):
+    """They fill it; the number of each lies in its strip. One alone is not cut."""
+    for group, title, _ in blocks(draw(struct((16, 8), mesh, spec))):
         width, height = outline(group)[2:]
         areas = [area(strip) for strip in fronts(group)]
         expected = np.full(len(areas), width * height / len(areas))
         np.testing.assert_allclose(areas, expected, rtol=5e-3)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_only_copies_are_cut_slantwise(spec, mesh):
-    for group, title, _ in blocks(draw(struct((16, 8), mesh, spec))):
         edges = [points(s) - np.roll(points(s), 1, axis=0) for s in fronts(group)]
         slanted = any((np.abs(edge) > 0.5).all(axis=1).any() for edge in edges)
         assert slanted == (len(devices(title)) > 1)
+        for text, strip in zip(group.iter(f"{SVG}text"), fronts(group), strict=True):
+            x, y = float(text.get("x")), float(text.get("y"))
+            size = int(text.get("font-size"))
+            (left, top), (right, bottom) = points(strip).min(0), points(strip).max(0)
+            assert left < x < right
+            assert top <= y - size * 0.75
+            assert y <= bottom
 
 
-@pytest.mark.parametrize("shape", [(2, 2, 2), (8, 1, 1), (1, 4, 2), (2, 1, 4)])
+@pytest.mark.parametrize("shape", [(2, 2, 2), (2, 1, 4)])
 @pytest.mark.parametrize(
     "spec",
     [jax.P("x", "y", "z"), jax.P("x", None, "z"), jax.P(None, ("z", "x")), jax.P("y")],
@@ -261,13 +252,8 @@ def test_every_way_to_say_a_sharding_gives_the_same_blocks():
 def test_an_array_on_one_device_names_those_that_hold_nothing():
     caption = draw(jnp.zeros((4, 4))).caption
     assert caption == "float32[4,4]; all on device 0; 64 B a device; nothing on 1-7"
-
-
-def test_a_submesh_names_the_devices_that_hold_nothing():
-    picture = draw(
-        struct((16, 16), make_mesh((2, 2), slice(0, None, 2)), jax.P("x", "y"))
-    )
-    assert "nothing on 1, 3, 5, 7" in picture.caption
+    some = struct((16, 16), make_mesh((2, 2), slice(0, None, 2)), jax.P("x", "y"))
+    assert "nothing on 1, 3, 5, 7" in draw(some).caption
     assert "nothing" not in draw(struct((16,), make_mesh((8,)), jax.P("x"))).caption
 
 
@@ -320,7 +306,7 @@ def test_the_caption_counts_blocks_copies_and_bytes(spec, caption):
     assert str(jax.typeof(x)) == caption.split(";")[0]
 
 
-@pytest.mark.parametrize("dtype", ["bool", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("dtype", ["bool", "complex64"])
 def test_the_bytes_are_those_of_a_shard(dtype):
     x = jax.device_put(
         jnp.zeros((16, 16), dtype), jax.NamedSharding(make_mesh((2, 4)), jax.P("y"))
@@ -381,6 +367,10 @@ def test_a_traced_array_is_refused_with_advice(make):
         ((jax.P("x"),), "alone has no shape"),
         ((jax.P("x"), (8,)), "call jax.set_mesh"),
         (({}, (8,)), "has no device"),
+        (({"a": (slice(0, 8),)}, (8,)), "the mapping has no device"),
+        (({0: (slice(0, 8),), "a": (slice(0, 8),)}, (8,)), "the mapping has no device"),
+        (({0: 5}, (8,)), "device 0 holds 5: give a slice for each axis"),
+        (({0: (5,)}, (8,)), r"device 0 holds \(5,\): give a slice for each axis"),
         (({0: (slice(0, 8),)}, (8, 8)), "give a slice for each axis of \\(8, 8\\)"),
         (({0: (slice(8, 9),)}, (8,)), "with step 1 and at least one element"),
         (({0: (slice(0, 8, 2),)}, (8,)), "with step 1 and at least one element"),
@@ -390,6 +380,21 @@ def test_a_traced_array_is_refused_with_advice(make):
 def test_bad_input_is_refused_with_advice(arguments, message):
     with pytest.raises(ValueError, match=message):
         draw(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "message"),
+    [
+        (jax.P("z"), (8,), "z .*not found in mesh"),
+        (jax.P(jax.P.UNCONSTRAINED), (8,), "does not say where each element belongs"),
+        (jax.P("x"), 7, "partitioned 2 times|divi"),
+        (jax.P(None, ("x", "y")), (8, 12), "partitioned 8 times|divi"),
+        (jax.P("x"), "ab", "'ab' is no shape: pass whole numbers"),
+    ],
+)
+def test_a_spec_that_lies_nowhere_is_refused(spec, shape, message):
+    with jax.set_mesh(make_mesh((2, 4))), pytest.raises(ValueError, match=message):
+        draw(spec, shape)
 
 
 def test_a_sharding_that_does_not_fit_is_refused():
@@ -473,18 +478,6 @@ def test_the_colours_of_the_site_are_those_of_the_pictures(request):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_every_number_lies_in_its_strip(spec, mesh):
-    for group, *_ in blocks(draw(struct((16, 8), mesh, spec))):
-        for text, strip in zip(group.iter(f"{SVG}text"), fronts(group), strict=True):
-            x, y = float(text.get("x")), float(text.get("y"))
-            size = int(text.get("font-size"))
-            (left, top), (right, bottom) = points(strip).min(0), points(strip).max(0)
-            assert left < x < right
-            assert top <= y - size * 0.75
-            assert y <= bottom
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_the_words_say_which_device_holds_what(spec, mesh):
     picture = draw(struct((16, 8), mesh, spec))
     root = parse(picture)
@@ -507,9 +500,7 @@ def test_it_fits_a_phone_and_stays_legible():
     assert len(list(parse(draw(wide)).iterfind(f"{SVG}g/{SVG}text"))) == 8
 
 
-@pytest.mark.parametrize(
-    "shape", [(65536, 65536), (16, 16), (4, 65536), (65536, 4), (16,), ()]
-)
+@pytest.mark.parametrize("shape", [(16, 16), (4, 65536), (65536, 4), (16,), ()])
 def test_nothing_is_drawn_outside(shape):
     spec = jax.P(*("x", "y")[: len(shape)])
     root = parse(draw(struct(shape, make_mesh((2, 4)), spec)))
@@ -525,7 +516,7 @@ def test_nothing_is_drawn_outside(shape):
             assert half <= float(text.get("x")) <= width - half
 
 
-@pytest.mark.parametrize("rows", [16, 1, 512])
+@pytest.mark.parametrize("rows", [16, 512])
 def test_512_devices_still_make_a_picture(rows):
     columns = 512 // rows
     grid = {
@@ -576,11 +567,10 @@ def test_the_bytes_are_the_same_in_every_process(run):
         "print(draw(sharding, (16, 16))._repr_html_())"
     )
     here = draw(jax.NamedSharding(make_mesh((2, 4)), jax.P("x", None)), (16, 16))
-    for _ in range(2):
-        assert run("-c", code, cwd=SRC) == here._repr_html_() + "\n"
+    assert run("-c", code, cwd=SRC) == here._repr_html_() + "\n"
 
 
-def test_it_prints_on_a_plain_pipe(run):
+def test_it_prints_on_a_plain_pipe():
     """In ASCII, for pipes that take nothing else."""
     picture = draw(struct((8, 16, 16), make_mesh((2, 2, 2)), jax.P("x", "y", "z")))
     assert str(picture) == repr(picture) == picture.text
@@ -671,27 +661,3 @@ def test_three_pictures_in_a_row_are_smaller_than_two():
 def test_what_is_no_picture_is_not_put_beside_one(what):
     with pytest.raises(ValueError, match="is no picture: pass what `draw` returns"):
         beside(draw(jnp.ones(8)), what)
-
-
-@pytest.mark.parametrize(
-    ("x", "shape", "message"),
-    [
-        (jax.P("z"), (8,), "z .*not found in mesh"),
-        (jax.P(jax.P.UNCONSTRAINED), (8,), "does not say where each element belongs"),
-        (jax.P("x"), 7, "partitioned 2 times|divi"),
-        (
-            jax.P(None, ("x", "y")),
-            (8, 12),
-            "partitioned 8 times|divi",
-        ),
-        (jax.P("x"), "ab", "'ab' is no shape: pass whole numbers"),
-        ({0: 5}, (8,), "device 0 holds 5: give a slice for each axis"),
-        ({0: (5,)}, (8,), r"device 0 holds \(5,\): give a slice for each axis"),
-        ({"a": (slice(0, 8),)}, (8,), "the mapping has no device"),
-        ({0: (slice(0, 8),), "a": (slice(0, 8),)}, (8,), "the mapping has no device"),
-    ],
-)
-def test_what_lies_nowhere_is_refused_in_words(x, shape, message):
-    mesh = jax.make_mesh((2, 4), ("x", "y"))
-    with jax.set_mesh(mesh), pytest.raises(ValueError, match=message):
-        draw(x, shape)

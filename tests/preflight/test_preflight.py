@@ -70,20 +70,16 @@ def a_report(number, **other):
 
 @pytest.mark.processes
 def test_a_sound_start_returns_the_arguments(port):
-    assert meet(port, (3, 0), (3, 1), (3, 2)) == [
-        {
-            "coordinator_address": f"127.0.0.1:{port}",
-            "num_processes": 3,
-            "process_id": number,
-        }
-        for number in range(3)
-    ]
-
-
-@pytest.mark.processes
-def test_the_port_is_free_again_at_once(port):
+    """The port is free again at once."""
     for _ in range(3):
-        assert all(isinstance(one, dict) for one in meet(port, (2, 0), (2, 1)))
+        assert meet(port, (3, 0), (3, 1), (3, 2)) == [
+            {
+                "coordinator_address": f"127.0.0.1:{port}",
+                "num_processes": 3,
+                "process_id": number,
+            }
+            for number in range(3)
+        ]
 
 
 @pytest.mark.processes
@@ -323,12 +319,9 @@ def test_a_process_that_differs_is_named(other, words):
     assert words in verdict
 
 
-def test_equal_processes_are_judged_well():
-    assert judge([a_report(0), a_report(1)]) == []
-
-
-def test_loopback_is_no_trap_on_one_machine():
-    assert judge([a_report(0, loopback=True), a_report(1, loopback=True)]) == []
+@pytest.mark.parametrize("loopback", [False, True])
+def test_equal_processes_on_one_machine_are_judged_well(loopback):
+    assert judge([a_report(number, loopback=loopback) for number in (0, 1)]) == []
 
 
 PROXIES = {
@@ -354,17 +347,17 @@ def test_the_proxy_of_one_is_told_to_all(port, monkeypatch):
         assert "export no_grpc_proxy=127.0.0.1, or unset http_proxy" in verdict
 
 
-@pytest.mark.parametrize("touch", ["", "jax.devices()", "jax.numpy.ones(2)"])
-def test_an_import_that_used_jax_is_found(run, touch):
-    code = f"""if True:
+def test_an_import_that_used_jax_is_found(run):
+    code = """if True:
         import jax
         from examples.preflight import backend_started
         before = jax.config.jax_num_cpu_devices
-        {touch or "pass"}
+        print(backend_started(), jax.config.jax_num_cpu_devices == before)
+        jax.numpy.ones(2)
         print(backend_started(), jax.config.jax_num_cpu_devices == before)
     """
     root = os.path.dirname(os.path.dirname(preflight.__file__))
-    assert run("-c", code, cwd=root) == f"{bool(touch)} True\n"
+    assert run("-c", code, cwd=root) == "False True\nTrue True\n"
 
 
 def test_slurm_is_read_as_jax_reads_it():
@@ -411,7 +404,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "10", None])
+@pytest.mark.parametrize("timeout", [0, float("nan"), float("inf"), "10"])
 def test_a_timeout_is_a_number_of_seconds(timeout):
     with pytest.raises(ValueError, match="pass seconds, more than 0"):
         checked_arguments("127.0.0.1:1", 1, 0, timeout)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from cases import each_week
 from on_processes import SLOW, Group, begin
 
 from examples import processes
@@ -224,18 +225,14 @@ def test_it_works_in_a_python_that_has_not_looked_for_devices(run):
 
 @pytest.mark.processes
 def test_a_module_beside_the_notebook_is_found_from_any_folder(tmp_path, monkeypatch):
+    """Environment variables reach the processes too."""
     (tmp_path / "beside.py").write_text("answer = 42\n")
     monkeypatch.chdir(tmp_path)
-    with Processes(1, timeout=SLOW) as one:
-        one.run("import os\nos.chdir('/')")
-        assert one.run("import beside\nbeside.answer").texts == ("42",)
-
-
-@pytest.mark.processes
-def test_environment_variables_reach_the_processes():
     flags = "--xla_cpu_collective_timeout_seconds=7"
     with Processes(1, env={"XLA_FLAGS": flags}, timeout=SLOW) as one:
-        assert one.run("import os; os.environ['XLA_FLAGS']").texts == (repr(flags),)
+        one.run("import os\nos.chdir('/')")
+        assert one.run("import beside\nbeside.answer").texts == ("42",)
+        assert one.run("os.environ['XLA_FLAGS']").texts == (repr(flags),)
 
 
 @pytest.mark.parametrize(("count", "devices"), [(0, 2), (2, 0)])
@@ -338,6 +335,9 @@ def test_a_timeout_ends_all_and_keeps_what_was_printed(two):
 
 @pytest.mark.processes
 def test_the_others_wait_only_a_moment_for_one_that_raised(two):
+    """What a process started ends with it."""
+    start = "import subprocess\nsubprocess.Popen(['sleep', '1000']).pid"
+    ids = [int(text) for text in two.run(start).texts]
     two.grace = 0.5
     cell = "if me == 0:\n    multihost_utils.sync_global_devices('')\n1 / 0"
     error = refused(two, cell)
@@ -345,23 +345,23 @@ def test_the_others_wait_only_a_moment_for_one_that_raised(two):
         "process 1 raised ZeroDivisionError; process 0 did not finish in time; "
         "all processes were ended"
     )
-
-
-@pytest.mark.processes
-def test_one_that_dies_is_named_and_ends_all(two):
-    ids = two.ids
-    error = refused(two, "print('so far', flush=True)\nif me == 1:\n    os._exit(7)")
-    assert error.args[0] == "process 1 died; all processes were ended"
-    assert error.output.texts == ("so far", "so far\nDied: exit code 7")
     assert ended(ids)
+    assert len(two) == 0
 
 
 @pytest.mark.processes
 def test_causes_are_named_before_what_may_have_come_of_them(two):
-    error = refused(two, "if me == 1:\n    os._exit(7)\n1 / 0")
+    """One that dies ends all; what was printed before stays."""
+    ids = two.ids
+    cell = "print('so far', flush=True)\nif me == 1:\n    os._exit(7)\n1 / 0"
+    error = refused(two, cell)
     assert error.args[0] == (
         "process 1 died; process 0 raised ZeroDivisionError; all processes were ended"
     )
+    first, second = error.output.texts
+    assert first.startswith("so far\n")
+    assert second == "so far\nDied: exit code 7"
+    assert ended(ids)
 
 
 @pytest.mark.processes
@@ -413,7 +413,7 @@ if sys.argv[1] != "leave":
 """
 
 
-@pytest.mark.parametrize("how", ["busy", "thread"])
+@pytest.mark.parametrize("how", ["thread", each_week("busy")])
 @pytest.mark.processes
 def test_when_the_parent_is_killed_they_die(how):
     command = [sys.executable, "-c", PARENT, how]
@@ -430,15 +430,6 @@ def test_when_the_parent_ends_they_end(run):
     ids = [int(word) for word in run("-c", PARENT, "leave", cwd=SOURCE).split()]
     assert len(ids) == 2
     assert ended(ids, within=0)
-
-
-@pytest.mark.processes
-def test_what_a_process_started_ends_with_it(two):
-    start = "import subprocess\nsubprocess.Popen(['sleep', '1000']).pid"
-    ids = [int(text) for text in two.run(start).texts]
-    two.close()
-    assert ended(ids)
-    assert len(two) == 0
 
 
 @pytest.mark.processes

@@ -25,10 +25,10 @@ AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 SHAPE = 8, 8
 
 
-@pytest.fixture(params=[AUTO, EXPLICIT], ids=["auto", "explicit"])
-def mesh(request):
+@pytest.fixture
+def mesh():
     """The mesh 2 x 4 in context."""
-    mesh = mesh_of(2, 4, kind=request.param)
+    mesh = mesh_of(2, 4)
     with jax.set_mesh(mesh):
         yield mesh
 
@@ -75,11 +75,11 @@ def test_both_solutions_of_the_mysterious_sharding_are_right():
     assert same(published, target)
 
 
-@pytest.mark.parametrize("spec", [("x",), (None, "x"), ("x", "y"), ("y", "x"), ()])
-@pytest.mark.parametrize("sizes", [(8, 1), (2, 4), (4, 2)])
-def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, spec):
+@pytest.mark.parametrize("spec", [("x",), (None, "x"), ("y", "x"), ()])
+@pytest.mark.parametrize(("sizes", "kind"), [((8, 1), AUTO), ((2, 4), EXPLICIT)])
+def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, kind, spec):
     """JAX's own answer is the oracle: `is_equivalent_to`, on one order of devices."""
-    mesh = mesh_of(*sizes)
+    mesh = mesh_of(*sizes, kind=kind)
     for other in itertools.product(["x", "y", None], repeat=2):
         if other[0] == other[1] and other[0]:
             continue
@@ -230,11 +230,6 @@ def test_the_words_for_mistakes_are_those_of_the_file():
     assert lines == WORDING.read_text().splitlines()
 
 
-def test_a_spec_without_a_mesh_is_refused_with_advice():
-    reason = reasons_of(jax.P("x"), EIGHT_COLUMNS)
-    assert reason == "a spec alone has no mesh: call jax.set_mesh(mesh) first"
-
-
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -248,20 +243,18 @@ def test_what_jax_refuses_is_told_in_its_words(mesh, spec, words):
     assert reason.startswith(f"JAX refuses this sharding: {words}")
 
 
-def test_a_spec_for_more_axes_than_there_are_is_told_so(mesh):
+def test_what_does_not_fit_the_array_is_refused_with_advice(mesh):
     reason = reasons_of(jax.P(None, None, "x"), "0 1 / 2 3", (4, 4))
     assert reason == "P(None, None, 'x') is for 3 axes, the array has 2"
-
-
-def test_a_mesh_without_devices_is_refused(mesh):
     abstract = on(mesh.abstract_mesh, "x")
     assert "JAX refuses" in reasons_of(abstract, "0 1 / 2 3", (4, 4))
-
-
-def test_an_array_of_another_shape_is_told_so(mesh):
-    answer = jnp.zeros(8)
-    reason = reasons_of(answer, EIGHT_COLUMNS, SHAPE)
+    reason = reasons_of(jnp.zeros(8), EIGHT_COLUMNS, SHAPE)
     assert reason == "the array has the shape (8,), wanted is (8, 8)"
+
+
+def test_a_spec_without_a_mesh_is_refused_with_advice():
+    reason = reasons_of(jax.P("x"), EIGHT_COLUMNS)
+    assert reason == "a spec alone has no mesh: call jax.set_mesh(mesh) first"
 
 
 # -------------------------------------------------------------- pictures in text
@@ -271,10 +264,7 @@ def test_an_array_of_another_shape_is_told_so(mesh):
     ("picture", "shape"),
     [
         ("0 2 / 4 6", (4, 4)),
-        ("0,1 2,3", (4, 4)),
         ("0,1 / 2,3", (4, 4)),
-        ("0 1 2 3 / 4 5 6 7", (2, 4)),
-        ("0 1 2 3", (8,)),
         ("3,5 1", (8,)),
         ("0", (5,)),
         ("10 11", (2, 2)),

@@ -41,9 +41,10 @@ def shown(svg):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize(
-    "some", [slice(None), slice(None, None, -1)], ids=["on", "back"]
+    ("kind", "some"),
+    [(AxisType.Auto, slice(None)), (AxisType.Explicit, slice(None, None, -1))],
+    ids=["on", "back"],
 )
 def test_each_block_shows_the_numbers_of_its_shard_in_their_places(spec, kind, some):
     x = placed(np.arange(64).reshape(8, 8), spec, make_mesh((2, 4), some, kind))
@@ -59,7 +60,7 @@ def test_each_block_shows_the_numbers_of_its_shard_in_their_places(spec, kind, s
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("shape", [(8, 8), (8, 16), (16, 8), (24, 8)])
+@pytest.mark.parametrize("shape", [(8, 16), (24, 8)])
 def test_numbers_lie_inside_their_block_and_apart(spec, shape):
     x = placed(np.arange(np.prod(shape)).reshape(shape) % 100, spec)
     for width in (226, 320):
@@ -72,7 +73,6 @@ def test_numbers_lie_inside_their_block_and_apart(spec, shape):
             for (a, b, one), (c, d, other) in itertools.combinations(words, 2):
                 aside = abs(a - c) >= 3.3 * (len(one) + len(other))
                 assert aside or abs(b - d) >= 13
-        x = placed(np.arange(np.prod(shape)).reshape(shape) % 100, spec)
 
 
 @pytest.mark.parametrize("n", [8, 16])
@@ -98,7 +98,6 @@ def test_terminals_and_screen_readers_get_a_line_a_device():
 @pytest.mark.parametrize(
     ("dtype", "word"),
     [
-        ("float32", "0.3333"),
         ("bfloat16", "0.334"),
         ("int8", "1"),
         ("bool", "1"),
@@ -134,7 +133,7 @@ def test_what_was_not_drawn_has_no_numbers(x, message):
         numbers(draw(placed(np.zeros((8, 8)), jax.P("x"))), x)
 
 
-@pytest.mark.parametrize("shape", [(8, 64), (64, 8), (64,)])
+@pytest.mark.parametrize("shape", [(64, 8), (64,)])
 def test_too_many_numbers_are_refused(shape):
     x = placed(np.zeros(shape), jax.P("x"))
     with pytest.raises(ValueError, match="such numbers do not fit: draw fewer"):
@@ -149,7 +148,10 @@ def test_numbers_of_three_axes_are_refused():
 
 # ---------------------------------------------------------------------- what is missing
 
-MOVES = [*itertools.permutations(SPECS, 2)]
+MOVES = [
+    *zip(SPECS, SPECS[1:] + SPECS[:1], strict=True),
+    *itertools.pairwise(SPECS[::-2]),
+]
 
 
 def hatched(view, shape):
@@ -181,36 +183,28 @@ def held(sharding, shape):
 
 @pytest.mark.parametrize(("start", "end"), MOVES, ids=str)
 def test_hatched_is_what_a_device_holds_then_and_did_not_before(start, end):
-    shape, mesh = (16, 8), make_mesh()
-    one, other = (jax.NamedSharding(mesh, spec) for spec in (start, end))
-    lacks, has = hatched(missing(draw(one, shape), draw(other, shape)), shape)
-    before, after = held(one, shape), held(other, shape)
-    for device in range(8):
-        np.testing.assert_array_equal(
-            lacks[device], after[device] * (1 - before[device])
-        )
-        np.testing.assert_array_equal(has[device], after[device] * before[device])
-
-
-@pytest.mark.parametrize(("start", "end"), MOVES, ids=str)
-def test_the_caption_says_the_bytes_that_are_missing(start, end):
+    """The caption and the lines say how many bytes and elements these are."""
     x = placed(np.zeros((16, 8), np.float32), start)
     target = jax.NamedSharding(x.sharding.mesh, end)
-    after = draw(jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=target))
-    view = missing(draw(x), after)
+    goes = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=target)
+    view = missing(draw(x), draw(goes))
+    lacks, has = hatched(view, x.shape)
+    before, after = held(x.sharding, x.shape), held(target, x.shape)
+    for device in range(8):
+        new = after[device] * (1 - before[device])
+        np.testing.assert_array_equal(lacks[device], new)
+        np.testing.assert_array_equal(has[device], after[device] * before[device])
     expected = bytes_missing(x, target)
     upto = "up to " if len({*expected.values()}) > 1 else ""
-    assert (
-        view.facts[-1] == f"hatched: {upto}{max(expected.values())} B a device to get"
-    )
+    most = max(expected.values())
+    assert view.facts[-1] == f"hatched: {upto}{most} B a device to get"
     lines = [f"device {d} lacks {n // 4} elements" for d, n in sorted(expected.items())]
     assert str(view).splitlines()[1:] == lines
     assert all(line in view.words for line in lines)
 
 
-@pytest.mark.parametrize("devices", [slice(0, None, 2), slice(4)])
-def test_a_device_that_held_nothing_lacks_all(devices):
-    few = jax.NamedSharding(make_mesh((4,), devices), jax.P("x"))
+def test_a_device_that_held_nothing_lacks_all():
+    few = jax.NamedSharding(make_mesh((4,), slice(0, None, 2)), jax.P("x"))
     all_ = jax.NamedSharding(make_mesh((8,)), jax.P("x"))
     lacks, has = hatched(missing(draw(few, (16, 4)), draw(all_, (16, 4))), (16, 4))
     before, after = held(few, (16, 4)), held(all_, (16, 4))
