@@ -92,8 +92,7 @@ pages = ["rich>=15"]
 """
 
 
-@pytest.fixture
-def book(tmp_path):
+def write_book(folder):
     """Write a book of one page and two modules; return its folder."""
     files = {
         "docs/index.md": INDEX,
@@ -106,9 +105,15 @@ def book(tmp_path):
         "pyproject.toml": PROJECT,
     }
     for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    return tmp_path
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A book that a test may change."""
+    return write_book(tmp_path)
 
 
 @pytest.fixture
@@ -208,24 +213,20 @@ def test_the_modules_and_the_data_stand_at_the_end_collapsed(cells):
     assert source(cells["data-times"]).startswith("%%writefile data/times.csv\nbytes")
 
 
-def test_one_cell_writes_them_before_they_are_needed(cells, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(source(cells["files"]), {})
-    assert (tmp_path / "examples/less.py").read_text() == LESS
-    assert (tmp_path / "data/times.csv").read_text() == "bytes,seconds\n8,0.1\n"
-    assert cells["files"]["metadata"]["jupyter"] == {"source_hidden": True}
-
-
-def test_what_a_reader_changed_stays_and_what_is_lost_comes_back(
+def test_one_cell_writes_them_and_what_a_reader_changed_stays(
     cells, tmp_path, monkeypatch
 ):
+    """Before they are needed; what is lost comes back."""
     monkeypatch.chdir(tmp_path)
+    assert cells["files"]["metadata"]["jupyter"] == {"source_hidden": True}
+    exec(source(cells["files"]), {})
+    assert (tmp_path / "examples/less.py").read_text() == LESS
     for _ in range(2):
-        exec(source(cells["files"]), {})
+        assert (tmp_path / "data/times.csv").read_text() == "bytes,seconds\n8,0.1\n"
         (tmp_path / "examples/less.py").write_text("mine = 1\n")
         (tmp_path / "data/times.csv").unlink()
-    exec(source(cells["files"]), {})
-    assert (tmp_path / "examples/less.py").read_text() == "mine = 1\n"
+        exec(source(cells["files"]), {})
+        assert (tmp_path / "examples/less.py").read_text() == "mine = 1\n"
     assert (tmp_path / "data/times.csv").exists()
 
 
@@ -293,22 +294,16 @@ def test_a_notebook_runs_in_an_empty_folder(book, tmp_path):
 
 
 def test_too_few_devices_are_met_with_what_to_do(monkeypatch):
+    exec(export.DEVICES, {})  # enough are welcome
     monkeypatch.setattr(jax.config, "update", lambda name, value: None)
     monkeypatch.setattr(jax, "devices", lambda: ["a GPU"])
     with pytest.raises(RuntimeError, match=r"JAX found 1 .*Set JAX_PLATFORMS=cpu and"):
         exec(export.DEVICES, {})
 
 
-def test_enough_devices_are_welcome():
-    exec(export.DEVICES, {})
-
-
-def test_an_unknown_function_is_refused(book):
+def test_unknown_functions_and_kinds_of_include_are_refused(book):
     with pytest.raises(ValueError, match=r"less\.py has no third"):
         export.source_of(book / "src/examples/less.py", "third")
-
-
-def test_an_unknown_kind_of_include_is_refused():
     text = "```{literalinclude} conftest.py\n:lines: 1-2\n```\n"
     with pytest.raises(ValueError, match=r"literalinclude of conftest\.py with"):
         export.markdown(text, Path(__file__).parent)
@@ -329,26 +324,29 @@ def test_code_that_is_included_in_an_indented_box_stands_there(book):
     assert "literalinclude" not in found
 
 
-@pytest.fixture
-def site(book):
-    def build(**settings):
-        settings = {
-            "extensions": ["myst_nb", "downloads"],
-            "nb_execution_mode": "off",
-            "nb_execution_cache_path": str(book / "cache"),
-            "html_theme": "sphinx_book_theme",
-            "html_theme_options.use_download_button": False,
-            "html_theme_options.article_header_end": ["menus.html"],
-            "templates_path": [str(ROOT / "docs/_templates")],
-            "html_copy_source": False,
-            "execution_modules": str(book / "src/examples"),
-            "project": "Book",
-            "suppress_warnings": ["misc.highlighting_failure"],
-            **settings,
-        }
-        return Site(book, {}, **settings)
+def build_site(book, **settings):
+    """Build a book, by default one that is not published."""
+    settings = {
+        "extensions": ["myst_nb", "downloads"],
+        "nb_execution_mode": "off",
+        "nb_execution_cache_path": str(book / "cache"),
+        "html_theme": "sphinx_book_theme",
+        "html_theme_options.use_download_button": False,
+        "html_theme_options.article_header_end": ["menus.html"],
+        "templates_path": [str(ROOT / "docs/_templates")],
+        "html_copy_source": False,
+        "execution_modules": str(book / "src/examples"),
+        "project": "Book",
+        "suppress_warnings": ["misc.highlighting_failure"],
+        **settings,
+    }
+    return Site(book, {}, **settings)
 
-    return build
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site of the book, which no test changes."""
+    return build_site(write_book(tmp_path_factory.mktemp("book")))
 
 
 def links(html):
@@ -359,35 +357,34 @@ def links(html):
 
 
 def test_a_page_offers_exactly_its_notebook_and_its_markdown(site):
-    page = site()
-    assert links(page("part/less.html")) == ["less.ipynb", "less.md"]
-    assert links(page("index.html")) == ["index.md"]
+    assert links(site("part/less.html")) == ["less.ipynb", "less.md"]
+    assert links(site("index.html")) == ["index.md"]
     assert all(
-        (page.out / "part" / name).exists() for name in ("less.ipynb", "less.md")
+        (site.out / "part" / name).exists() for name in ("less.ipynb", "less.md")
     )
-    assert "window.print()" in page("part/less.html")
-    assert links(page("search.html")) == []
+    assert "window.print()" in site("part/less.html")
+    assert links(site("search.html")) == []
 
 
 def test_the_markdown_holds_the_code_that_the_page_includes(site):
-    text = site()("part/less.md")
+    text = site("part/less.md")
     assert text.startswith(HEAD)
     assert "```python\n@staticmethod\ndef half(x):\n" in text
     assert "literalinclude" not in text
 
 
 def test_each_module_has_an_address(site):
-    assert site()("modules/less.py") == LESS
+    assert site("modules/less.py") == LESS
 
 
 def test_nothing_is_launched_from_a_book_that_is_not_published(site):
-    page = site()
-    assert "colab" not in page("part/less.html")
-    assert not (page.out / "binder").exists()
+    assert "colab" not in site("part/less.html")
+    assert not (site.out / "binder").exists()
 
 
-def test_a_published_page_can_be_launched(site):
-    page = site(
+def test_a_published_page_can_be_launched(book):
+    page = build_site(
+        book,
         published="https://book.example",
         repository="https://github.com/someone/book",
     )
@@ -403,13 +400,13 @@ def test_a_published_page_can_be_launched(site):
 
 
 def test_llms_txt_lists_every_page_and_module(site):
-    text = site()("llms.txt")
+    text = site("llms.txt")
     assert "## First part\n\n- [Less](part/less.md): How to send less.\n" in text
     assert "- [less.py](modules/less.py): Less: half of everything.\n" in text
 
 
-def test_a_page_that_cannot_be_exported_fails_the_build(book, site):
+def test_a_page_that_cannot_be_exported_fails_the_build(book):
     page = book / "docs/part/less.md"
     page.write_text(PAGE + "\n```{list-table}\n- - a\n```\n")
-    warnings = site().warnings
+    warnings = build_site(book).warnings
     assert "the directive 'list-table' has no form in a notebook" in warnings
