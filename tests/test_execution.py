@@ -296,7 +296,7 @@ def check_changes(build, project, html):
 
 
 def check_return(build, project, html):
-    """Take the module's change back, change prose and a cell: outputs are still known."""
+    """Take the module's change back, change prose and a cell: the rest is known."""
     (project / "src/examples/one.py").write_text("")
     for name, old, new in ("second", "Some", "Other"), ("neither", "6 * 7", "7 * 7"):
         page = project / f"docs/small/{name}.md"

@@ -30,9 +30,9 @@ def mesh_of(shape, kind=AxisType.Auto):
     return jax.sharding.Mesh(grid, tuple(shape), axis_types=(kind,) * len(shape))
 
 
-def struct(mesh, shape, *spec, dtype="float32"):
+def struct(mesh, shape, *spec):
     sharding = jax.NamedSharding(mesh, jax.P(*spec))
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+    return jax.ShapeDtypeStruct(shape, "float32", sharding=sharding)
 
 
 def manual(mesh, f, spec=("x", "y")):
@@ -82,10 +82,9 @@ OPERATIONS = {  # what to run on a block, and what it sends for each byte of the
 }
 
 
-def blocks(mesh, dtype="float32"):
+def blocks(mesh):
     """An array whose block on each device is [16, 8]."""
-    shape = (16 * mesh.shape["x"], 8 * mesh.shape["y"])
-    return struct(mesh, shape, "x", "y", dtype=dtype)
+    return struct(mesh, (16 * mesh.shape["x"], 8 * mesh.shape["y"]), "x", "y")
 
 
 @pytest.mark.parametrize("name", ["wide", "last"])
@@ -114,29 +113,6 @@ def test_the_axes_of_a_sum_are_in_the_order_of_the_mesh(axes):
     assert program.sent == 2 * (BLOCK - BLOCK // 2 ** len(axes))
 
 
-def test_groups_that_follow_no_axis_have_no_axes(tall):
-    def half(block):
-        return lax.psum(block, "x", axis_index_groups=[[0, 1], [2, 3]])
-
-    (collective,) = measure(manual(tall, half), blocks(tall)).collectives
-    assert collective.axes is None
-    assert set(collective.groups) == {(0, 2), (4, 6), (1, 3), (5, 7)}
-
-
-def test_several_operands_of_one_collective_add_up(tall):
-    f = manual(tall, lambda b: lax.psum((b, b[:2]), "x"))
-    program = measure(f, blocks(tall))
-    assert sum(c.bytes for c in program.collectives) == BLOCK + BLOCK // 8
-    assert program.sent == 2 * (BLOCK + BLOCK // 8) * 3 / 4
-
-
-@pytest.mark.parametrize(("dtype", "size"), [("bool", 1), ("complex64", 8)])
-def test_bytes_follow_the_dtype(tall, dtype, size):
-    f = manual(tall, lambda b: lax.all_gather(b, "x", tiled=True))
-    program = measure(f, blocks(tall, dtype))
-    assert program.sent == 3 * 16 * 8 * size
-
-
 # The global view.
 
 
@@ -162,14 +138,6 @@ def test_the_sum_of_everything_sends_one_number_along_every_axis(wide):
     assert {c.bytes for c in program.collectives} == {4}
     x = jnp.ones((32, 32), device=jax.NamedSharding(wide, jax.P("x", "y")))
     assert measure(jnp.sum, x) == program  # an array counts like its description
-
-
-def test_a_contraction_over_a_split_axis_is_one_all_reduce(wide):
-    a, b = struct(wide, (64, 32), None, "y"), struct(wide, (32, 16), "y", None)
-    replicated = jax.NamedSharding(wide, jax.P())
-    program = measure(jax.jit(jnp.matmul, out_shardings=replicated), a, b)
-    assert program.counts == {"all-reduce": 1}
-    assert program.sent == 2 * 64 * 16 * 4 * 3 / 4
 
 
 def test_replicating_is_all_gathers_that_end_with_everything():
@@ -219,6 +187,9 @@ def test_a_loop_multiplies_what_stands_in_it(tall):
     text, notes = re.subn(r'"known_\w+":\{[^}]*\},?', "", compiled.as_text())
     assert notes
     assert read(text, tall).collectives == program.collectives
+    assert {c.axes for c in program.collectives} == {("x",)}
+    for mesh in None, {"x": 2, "y": 2}:  # without the mesh its axes have no names
+        assert {c.axes for c in read(text, mesh).collectives} == {None}
 
 
 def test_a_loop_whose_end_depends_on_data_is_said_to_be_unknown(tall):
@@ -241,12 +212,6 @@ def test_every_branch_of_a_conditional_counts(tall):
     assert all(c.conditional for c in program.collectives)
     assert str(program).count("up to 1") == 2
     assert program.sent == 3 * BLOCK + 2 * BLOCK * 3 / 4
-
-
-def test_a_function_that_is_called_twice_counts_twice(tall):
-    inner = jax.jit(manual(tall, step))
-    program = measure(lambda x: inner(jnp.sin(inner(x))), blocks(tall))
-    assert program.counts == {"all-reduce": 2}
 
 
 # What may be measured.
@@ -746,25 +711,6 @@ def test_both_spellings_of_branches_are_followed():
         assert all(c.conditional for c in program.collectives)
 
 
-def test_text_that_is_no_compiled_program_is_refused():
-    lowered = jax.jit(jnp.sin).lower(1.0).as_text()
-    for text in ("", lowered, "HloModule m\n", "ENTRY %main () -> f32[] {\n}\n"):
-        with pytest.raises(ValueError, match="text of a compiled program"):
-            read(text)
-
-
-def test_a_line_that_cannot_be_read_is_refused():
-    with pytest.raises(ValueError, match="no instruction of a compiled program: f32"):
-        program_of("%a = f32[8] what is this")
-
-
-def test_without_a_mesh_the_axes_have_no_names(tall):
-    compiled = jax.jit(manual(tall, step)).lower(blocks(tall)).compile()
-    assert read(compiled.as_text()).collectives[0].axes is None
-    assert read(compiled.as_text(), {"x": 2, "y": 2}).collectives[0].axes is None
-    assert read(compiled.as_text(), tall).collectives[0].axes == ("x",)
-
-
 # Tables.
 
 
@@ -814,6 +760,9 @@ def test_a_program_that_sends_nothing_says_so():
     assert memory == "arguments unknown, outputs unknown, temporaries unknown"
 
 
+PROGRAM = "text of a compiled program"
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -824,9 +773,13 @@ def test_a_program_that_sends_nothing_says_so():
             r"args\[1\]\['a'\]\[0\] is a object",
         ),
         (lambda: measure(jnp.sum, np.array(["a"])), "is a ndarray: pass arrays"),
-        (lambda: measure(jnp.sum, ["a"]), "is a str: pass arrays"),
         (lambda: read(None), "pass the text of a compiled program, not None"),
         (lambda: read("HloModule a\n\nENTRY b {", "x"), "'x' is no mesh"),
+        (lambda: read(""), PROGRAM),
+        (lambda: read(jax.jit(jnp.sin).lower(1.0).as_text()), PROGRAM),
+        (lambda: read("HloModule m\n"), PROGRAM),
+        (lambda: read("ENTRY %main () -> f32[] {\n}\n"), PROGRAM),
+        (lambda: program_of("%a = f32[8] what is this"), "instruction of a .*: f32"),
     ],
 )
 def test_what_is_no_program_is_refused_in_words(call, message):

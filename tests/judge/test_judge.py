@@ -460,13 +460,6 @@ def test_coarse_arguments_allow_a_coarse_result_and_fine_ones_none(mesh):
     assert "elements are wrong" in reasons_of(rough)
 
 
-def test_complex_programs_are_judged(mesh):
-    a = table("x") + 1j
-    judge.program(jnp.fft.fft, np.fft.fft, a).require()
-    wrong = judge.program(jnp.fft.fft, lambda a: np.fft.fft(a).conj(), a)
-    assert "[" in reasons_of(wrong)
-
-
 def test_what_a_judge_was_not_given_is_a_value_error(mesh):
     with pytest.raises(ValueError, match=r"Judge\(draw, measure\)"):
         Judge().program(gram, gram, np.ones(SHAPE), counts={})
