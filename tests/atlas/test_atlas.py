@@ -16,13 +16,25 @@ from examples import atlas
 from examples.communication import measure, read
 from examples.machines import described
 
-GROUPS = "elementwise", "reductions"
+FEW = {  # of two groups: each operation compiles a program
+    "elementwise": ["jnp.sin(x)", "x + 1"],
+    "reductions": ["x.sum(0)", "x.sum(1)", "jax.nn.softmax(x, 0)", "jnp.median(v)"],
+}
+GROUPS = (*FEW,)
 AUTO = jax.sharding.AxisType.Auto
+
+
+def survey_few(*devices):
+    """Survey those few."""
+    with pytest.MonkeyPatch.context() as patch:
+        for group, lines in FEW.items():
+            patch.setitem(atlas.OPERATIONS, group, lines)
+        return atlas.survey(read, GROUPS, *devices)
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return atlas.survey(read, GROUPS)
+    return survey_few()
 
 
 def row(group, operation):
@@ -50,9 +62,10 @@ def test_every_operation_is_traced_on_one_device():
 
 
 def test_a_survey_goes_in_the_order_of_the_table(rows):
-    lines = [line for group in GROUPS for line in atlas.OPERATIONS[group]]
-    assert [row.operation for row in rows] == lines
-    assert {row.group for row in rows} == {*GROUPS}
+    lines = [(group, line) for group, lines in FEW.items() for line in lines]
+    assert [(row.group, row.operation) for row in rows] == lines
+    every = atlas.OPERATIONS
+    assert all({*lines} < {*every[group]} for group, lines in FEW.items())
 
 
 def test_bytes_and_collectives_are_those_of_the_program(rows):
@@ -66,13 +79,12 @@ def test_bytes_and_collectives_are_those_of_the_program(rows):
         assert sums[line].collectives == ", ".join(counts)
 
 
-@pytest.mark.parametrize("count", [2, each_week(1), each_week(4)])
+@pytest.mark.parametrize("count", [1, 2])
 def test_a_survey_is_of_the_devices_that_it_is_given(count):
-    rows = atlas.survey(read, ["reductions"], jax.devices()[-count:])
-    few = {row.operation: row for row in rows}
+    few = {row.operation: row for row in survey_few(jax.devices()[-count:])}
     assert few["x.sum(0)"].sent == 2 * (count - 1) / count * 16 * 4
     assert few["jnp.median(v)"].sent >= (count - 1) / count * 64 * 4
-    alone = {row.collectives for row in rows} == {""}
+    alone = {row.collectives for row in few.values()} == {""}
     assert alone == (count == 1)
 
 

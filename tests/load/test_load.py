@@ -421,6 +421,7 @@ def test_the_kept_table_keeps_the_promise():
     assert int(rows["MPI scatter"]["root_mib"]) > 3 * 2048 - 10
 
 
+@pytest.mark.weekly
 @pytest.mark.processes
 def test_a_way_is_measured_again_and_the_other_rows_stay(tmp_path):
     rows = (ROOT / "docs/processes/data/load.csv").read_text().splitlines()

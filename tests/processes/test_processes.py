@@ -153,6 +153,7 @@ def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
     assert "UserWarning: careful" in streams.err
 
 
+@pytest.mark.weekly
 @pytest.mark.processes
 def test_two_starts_show_the_same_bytes():
     pages = []
