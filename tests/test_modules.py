@@ -33,7 +33,6 @@ EACH_ALONE = """
 import os, runpy, sys, warnings
 import jax
 
-jax.config.update("jax_disable_most_optimizations", True)
 warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
 sys.modules["examples"] = None  # no other module can be imported
 for name in sys.argv[1:]:
