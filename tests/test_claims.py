@@ -1,6 +1,7 @@
 """What would fail the build is counted: comparisons, expected values, errors."""
 
 import pytest
+
 from book import claims
 from book.page import Cell
 

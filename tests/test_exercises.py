@@ -6,9 +6,10 @@ The build tries them all: that none passes is judged there (`book/exercises.py`)
 import ast
 
 import pytest
+from site_cells import DOCS
+
 from book import exercises
 from book.page import pages
-from site_cells import DOCS
 
 PAGES = [page for page in pages(DOCS) if page.exercises]
 EXERCISES = [(page, each.name) for page in PAGES for each in page.exercises]

@@ -3,10 +3,10 @@
 import expect
 import pytest
 import site_cells
-from book import export
-from book.page import Page
 from nbformat.v4 import new_output
 
+from book import export
+from book.page import Page
 from examples.magic import as_html
 from examples.processes import Output, Shown
 

@@ -11,10 +11,10 @@ import explorers
 import jax
 import pytest
 import specs
-from book.page import Page, pages
-from book.plain_markdown import to_markdown
 from tiny_site import Site
 
+from book.page import Page, pages
+from book.plain_markdown import to_markdown
 from examples.cubes import cube
 from examples.pictures import draw
 

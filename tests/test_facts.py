@@ -5,9 +5,10 @@ import subprocess
 from pathlib import Path
 
 import copies
+from packaging.version import Version
+
 from book import export, facts
 from book.page import pages
-from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 BOOK = facts.facts()

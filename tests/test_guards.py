@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from book import guards
-from book.page import Page, comment_options
 from nbformat.v4 import new_output
 
+from book import guards
+from book.page import Page, comment_options
 from examples.magic import as_html
 from examples.processes import Output, Shown
 

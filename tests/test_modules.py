@@ -27,8 +27,7 @@ each_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: path.s
 
 
 # A process for each copy, which is forked as soon as JAX is imported: before it looks
-# for devices, and with nothing of the others. XLA compiles in a hurry, for nothing here
-# depends on how well: tests of the modules, and the commands below, take its time.
+# for devices, and with nothing of the others.
 EACH_ALONE = """
 import os, runpy, sys, warnings
 import jax
@@ -72,10 +71,6 @@ def test_a_copy_runs_as_a_command(name, run, tmp_path):
     """As each docstring says."""
     shutil.copy(ROOT / f"src/examples/{name}.py", tmp_path)
     assert run(f"{name}.py", cwd=tmp_path)
-
-
-def test_the_tests_compile_what_readers_run():
-    assert jax.config.values["jax_disable_most_optimizations"] is False
 
 
 # A module that names one of these in its docstring may import it.

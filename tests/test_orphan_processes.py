@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from book.page import Page
 
 ROOT = Path(__file__).parents[1]

@@ -7,9 +7,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+
 from book import contents
 from book.page import pages
-
 from examples.pictures import draw
 
 DOCS = Path(__file__).parents[1] / "docs"

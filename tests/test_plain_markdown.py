@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from book.page import Page
 from book.plain_markdown import to_markdown
 

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tiny_site import HEAD
+
 from book import exercises, play
 from book.page import Page
-from tiny_site import HEAD
 
 EXERCISE = f"""{HEAD}# Better
 

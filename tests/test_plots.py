@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 
 import plots
 import pytest
-from book.facts import facts
 from tiny_site import Site
+
+from book.facts import facts
 
 LINE = facts().lines[1]
 DRAWN = f"""\

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pods
 import pytest
-from book.facts import ROOT
 from pod_programs import CHIPS, HIDDEN, LAYERS, MESHES, PROGRAMS, WIDTH
 from records import read_table
 
+from book.facts import ROOT
 from examples.communication import Collective
 
 DOCS = ROOT / "docs" / "algorithms"

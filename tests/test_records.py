@@ -7,9 +7,10 @@ import sys
 import explorers
 import pytest
 import remeasure
+from records import ROOT, read_table, write_table
+
 from book import facts, program_table
 from book.page import pages
-from records import ROOT, read_table, write_table
 
 TABLES = sorted(ROOT.glob("docs/*/data/*.csv"))
 FILES = {*TABLES, *ROOT.glob("docs/*/data/*.json")}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import search_index
-from book.error_index import ErrorEntry
 from docutils import nodes
+from error_directives import ErrorEntry
 from tiny_site import HEAD, Site
 
 ROOT = Path(__file__).resolve().parents[1]

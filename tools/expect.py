@@ -11,6 +11,7 @@ import sys
 
 import site_cells
 import yaml
+
 from book import guards
 
 

@@ -4,8 +4,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-from book.facts import facts
 from explorers import UniqueList, index_rows
+
+from book.facts import facts
 
 SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 MACHINES = ["CPU", "TPU v5p", "H100"]

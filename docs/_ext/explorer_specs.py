@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from explorers import UniqueList, index_rows
+
 from book.facts import facts
 from book.page import Page
-from explorers import UniqueList, index_rows
 
 DOCS = Path(__file__).parents[1]
 SOURCE = DOCS / "arrays/data/specs.csv"

@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-from book.facts import facts
 from docutils import nodes
 from sphinx.util import logging
+
+from book.facts import facts
 
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 WIDE, FULL = 33, 42  # in rem: what is wider than the one gets the width of the other

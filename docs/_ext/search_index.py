@@ -21,8 +21,8 @@ import re
 from html import unescape
 from pathlib import Path
 
-from book.error_index import ErrorEntry  # lies beside
 from docutils import nodes
+from error_directives import ErrorEntry
 from sphinx import addnodes
 
 INDEX = "find-index.js"

@@ -9,9 +9,10 @@ import re
 from pathlib import Path
 
 import pytest
-from book import error_index
 from built_site import AXE, SITE
 from test_site import audit
+
+from book import error_index
 
 ASKED = Path(__file__).resolve().parents[1] / "search"
 ENTRIES = error_index.read_entries(error_index.table_file(ASKED.parents[1] / "docs"))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from book import marks
 from built_site import AXE, SITE
+
+from book import marks
 
 PAGES = sorted(
     str(file.relative_to(SITE))
