@@ -1,6 +1,7 @@
 """The contents decide the order of pages."""
 
 import pytest
+
 from book import contents
 
 FILES = {

@@ -184,7 +184,7 @@ def test_complex_systems_are_solved():
 
 
 @pytest.mark.parametrize(
-    ("make", "kind"), zip(BOTH.values(), (EXPLICIT, AUTO), strict=True), ids=BOTH
+    ("make", "kind"), [*zip(BOTH.values(), (EXPLICIT, AUTO), strict=True)], ids=BOTH
 )
 def test_the_gradient_is_another_solution(make, kind):
     expected = np.linalg.solve(matrix(), field(1).ravel())

@@ -1,3 +1,4 @@
+import itertools
 import math
 import re
 from functools import partial
@@ -781,6 +782,7 @@ PROGRAM = "text of a compiled program"
         (lambda: read("ENTRY %main () -> f32[] {\n}\n"), PROGRAM),
         (lambda: program_of("%a = f32[8] what is this"), "instruction of a .*: f32"),
     ],
+    ids=itertools.count(),
 )
 def test_what_is_no_program_is_refused_in_words(call, message):
     with pytest.raises(ValueError, match=message):

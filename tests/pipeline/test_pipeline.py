@@ -34,7 +34,6 @@ OTHERS = [
     *((AxisType.Explicit, way) for way in ("eight stages", "one piece", "data only")),
     *((AxisType.Auto, way) for way in ("alone", "two by four")),
 ]
-CASES += [(AxisType.Auto, way) for way in ("alone", "two by four", "eight stages")]
 each_case = pytest.mark.parametrize(
     ("kind", "way"),
     [*CASES, *(each_week(*case) for case in OTHERS)],
