@@ -14,7 +14,7 @@ EXTENSIONS = Path(__file__).parents[1] / "docs/_ext"
 CONF = """
 from jupyter_client import KernelManager
 KernelManager.transport_encryption.default_value = "auto"
-extensions = ["book", "myst_nb"]
+extensions = ["cells", "downloads", "myst_nb"]
 exclude_patterns = ["cache", "jupyter_execute"]
 html_theme = "sphinx_book_theme"
 execution_modules = "{modules}"

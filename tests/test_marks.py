@@ -30,6 +30,7 @@ pythonpath = ["src", "tests"]
 FILES = {
     "pyproject.toml": SETTINGS,
     "tests/conftest.py": CONFTEST,
+    "src/examples/__init__.py": "",  # else the book's own is found before it
     "src/examples/halo.py": "width = 1\n",
     "src/examples/lu.py": "n = 1\n",
     "tests/halo/test_halo.py": "from examples import halo\ndef test_a():\n    halo\n",
