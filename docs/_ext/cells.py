@@ -16,7 +16,7 @@ from docutils import nodes
 from jupyter_cache import get_cache
 from sphinx.util import logging
 
-from book import exercises, guards, notes
+from book import exercises, guards, notes, predictions
 from book.page import Page
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ def judge_page(app, doctree):
     if failed_options & {"error", "check"}:  # the cause may lie outside the page
         remove_from_cache(app.env.mystnb_config, ran)
     judge_answers(page)
+    for line, words in predictions.faults(page, cells):
+        failures(app.env).add(name)
+        warn(name, line, "predict", words)
     places = [n for n, cell in enumerate(ran.cells) if cell.cell_type == "code"]
     shown = {node["cell_index"]: node for node in doctree.findall(is_code)}
     for place, (cell, outputs) in zip(places, cells, strict=True):
