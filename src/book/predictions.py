@@ -9,7 +9,7 @@
 One of three or four answers is right. A wrong one has a reason, which may continue in
 indented lines; the right one may have one. What stands in code or bold is an answer's
 key words: those of the right answer all occur in what the next cell with `expect` or
-`raises` gives, and those of no wrong answer do.
+`raises` gives, and no line of it has all of those of a wrong one.
 """
 
 import re
@@ -62,11 +62,16 @@ def read_answers(content) -> list[Answer]:
     if sum(each.right for each in answers) != 1:
         raise ValueError("one answer must be right, `- [x] ...`")
     for each in answers:
-        if not each.key_words:
-            raise ValueError(f"{each.text!r} has no words in code or bold")
-        if not (each.right or each.reason):
-            raise ValueError(f"{each.text!r} is wrong, but for no reason: `-- ...`")
+        check_answer(each)
     return answers
+
+
+def check_answer(answer):
+    """Raise a ValueError for an answer without key words, or without a reason."""
+    if not answer.key_words:
+        raise ValueError(f"{answer.text!r} has no words in code or bold")
+    if not (answer.right or answer.reason):
+        raise ValueError(f"{answer.text!r} is wrong, but for no reason: `-- ...`")
 
 
 def join_lines(text) -> str:
@@ -98,20 +103,22 @@ def faults_of(block, cells):
         yield "no cell below has `expect` or `raises`, and answers it"
         return
     given = given_text(outputs)
+    lines = lines_of(outputs)
     for each in answers:
-        if each.right != each.fits(given):
+        places = [" ".join(lines)] if each.right else lines
+        if each.right != any(map(each.fits, places)):
             state = "right, but not" if each.right else "wrong, but"
             words = ", ".join(each.key_words)
             yield f"an answer is {state} in what the next cell gives: {words}"
 
 
-def given_text(outputs) -> str:
-    """Return all that a cell gives as text, in one line: of figures their words."""
+def lines_of(outputs) -> list[str]:
+    """List the lines that a cell gives: its text, its figures' words, its error."""
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
+    texts.append(guards.visible_text(outputs))
     error = guards.find_error(outputs)
-    return join_lines(
-        " ".join([guards.visible_text(outputs), *texts, *(error or ())[:2]])
-    )
+    found = [line for text in texts for line in text.splitlines()]
+    return [join_lines(line) for line in (*found, ": ".join((error or ())[:2]))]
 
 
 def to_markdown(block) -> str:
