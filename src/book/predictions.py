@@ -102,7 +102,6 @@ def faults_of(block, cells):
     if (outputs := next(guarded, None)) is None:
         yield "no cell below has `expect` or `raises`, and answers it"
         return
-    given = given_text(outputs)
     lines = lines_of(outputs)
     for each in answers:
         places = [" ".join(lines)] if each.right else lines
