@@ -47,6 +47,7 @@ extensions = [
     "module_directives",
     "myst_nb",
     "plots",
+    "predict",
     "search_index",
     "sphinx.ext.autodoc",
     "sphinx.ext.githubpages",
@@ -102,7 +103,7 @@ html_logo = html_favicon = "_static/logo.svg"
 html_math_renderer = "svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css", "figures.css", "explore.css"]
-html_js_files = ["cells.js", "player.js"]
+html_js_files = ["cells.js", "player.js", "predict.js"]
 html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_domain_indices = html_use_index = False

@@ -16,7 +16,7 @@ from docutils import nodes
 from jupyter_cache import get_cache
 from sphinx.util import logging
 
-from book import exercises, guards, notes
+from book import exercises, guards, notes, predictions
 from book.page import Page
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ def judge_page(app, doctree):
     if failed_options & {"error", "check"}:  # the cause may lie outside the page
         remove_from_cache(app.env.mystnb_config, ran)
     judge_answers(page)
+    judge_predictions(app.env, page, cells)
     places = [n for n, cell in enumerate(ran.cells) if cell.cell_type == "code"]
     shown = {node["cell_index"]: node for node in doctree.findall(is_code)}
     for place, (cell, outputs) in zip(places, cells, strict=True):
@@ -69,6 +70,13 @@ def judge_answers(page):
     for exercise in page.exercises:
         for words in exercises.faults(exercise.name, found.get(exercise.name, [])):
             warn(page.name, exercise.line + 1, "exercise", words)
+
+
+def judge_predictions(env, page, cells):
+    """Warn of each prediction that the cells of the page do not answer so."""
+    for line, words in predictions.faults(page, cells):
+        failures(env).add(page.name)
+        warn(page.name, line, "predict", words)
 
 
 def faults_of(page, cells):

@@ -9,7 +9,7 @@ import textwrap
 
 import explorers
 
-from book import error_index, reading_map
+from book import error_index, predictions, reading_map
 from book.page import block, parser, rewrite_text
 
 NOTES = {"attention", "caution", "danger", "hint", "important", "note", "tip"}
@@ -105,6 +105,7 @@ def format_block(part, page) -> str:
 INNER = {  # what becomes MyST first
     "explorer": explorers.directive_text,
     "glossary": lambda part: glossary_list(part.content),
+    "predict": predictions.to_markdown,
 }
 
 
