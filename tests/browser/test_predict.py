@@ -53,3 +53,12 @@ def test_it_works_without_a_script(browser, server):
     assert answer.locator("p").is_visible()
     assert page.locator(".predicted").count() == 0
     context.close()
+
+
+def test_a_closed_answer_does_not_show_whether_it_is_right(start):
+    _, boxes = start
+    looks = """box => [...box.querySelectorAll("summary, summary *")].map(
+        each => [each.tagName, getComputedStyle(each).color])"""
+    for box in boxes.all():
+        found = box.evaluate(looks)
+        assert len({*map(tuple, found)}) == len({tag for tag, _ in found})
