@@ -146,6 +146,36 @@ def test_answers_that_were_not_tried_are_a_fault():
     ]
 
 
+@pytest.mark.parametrize(("failures", "calls"), [(2, 3), (3, 3)])
+def test_a_kernel_that_never_answered_is_started_again(failures, calls):
+    started = []
+
+    async def run():
+        started.append(1)
+        if len(started) <= failures:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+        return "ran"
+
+    if failures < calls:
+        assert play.run_started(run) == "ran"
+    else:
+        with pytest.raises(RuntimeError, match="before replying"):
+            play.run_started(run)
+    assert len(started) == calls
+
+
+def test_a_kernel_that_ends_later_is_not_started_again():
+    started = []
+
+    async def run():
+        started.append(1)
+        raise RuntimeError("Kernel died")
+
+    with pytest.raises(RuntimeError, match="died"):
+        play.run_started(run)
+    assert len(started) == 1
+
+
 def test_the_lock_gives_versions_without_hashes():
     lock = (
         "colorama==0.4.6 ; sys_platform == 'win32' \\\n    --hash=sha256:ab \\\n"

@@ -25,6 +25,7 @@ from book import exercises, export, kernels, marks
 
 OWN = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")  # not a reader's
 PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
+STARTS = 3  # another program may take a port between its choice and its use
 LOCK = marks.ROOT / "requirements.lock"
 
 
@@ -90,12 +91,22 @@ def play_page(page, modules, kernel, variables) -> PageRun:
     clean = {name: v for name, v in os.environ.items() if not OWN.match(name)}
     with TemporaryDirectory() as empty, TemporaryDirectory() as own:
         kernels.prepare_profile(Path(own))
-        asyncio.run(
-            run_cells(notebook, kernel, empty, clean | variables | {"IPYTHONDIR": own})
-        )
+        environment = clean | variables | {"IPYTHONDIR": own}
+        run_started(lambda: run_cells(notebook, kernel, empty, environment))
     cells = {cell.id: cell for cell in notebook.cells}
     language, seconds = notebook.metadata["language_info"], time.monotonic() - start
     return PageRun(cells, language, exercises.read_outcomes(notebook), seconds)
+
+
+def run_started(run):
+    """Run what runs cells; again, if the kernel ended before it answered."""
+    for more in reversed(range(STARTS)):
+        try:
+            return asyncio.run(run())
+        except RuntimeError as error:
+            if not more or "Kernel died before replying" not in str(error):
+                raise
+    return None
 
 
 async def run_cells(notebook, kernel, folder, environment):

@@ -72,7 +72,8 @@ def permuted(a, indices):
 
 def scaled_residual(a, x, b):
     """Return the residual as HPL, the benchmark, states it; below 16 is a pass."""
-    a, x, b = (np.asarray(array, np.result_type(a, np.float64)) for array in (a, x, b))
+    both = np.result_type(a, b, np.float64)
+    a, x, b = (np.asarray(array, both) for array in (a, x, b))
     residual, *sizes = (np.linalg.norm(v, np.inf) for v in (a @ x - b, a, x, b))
     return residual / (len(a) * (sizes[0] * sizes[1] + sizes[2]))
 

@@ -77,7 +77,8 @@ def with_identity(a, size):
 
 def scaled_residual(a, x, b):
     """Return the residual as HPL, the benchmark, states it; below 16 is a pass."""
-    a, x, b = (np.asarray(array, np.result_type(a, np.float64)) for array in (a, x, b))
+    both = np.result_type(a, b, np.float64)
+    a, x, b = (np.asarray(array, both) for array in (a, x, b))
     residual, *sizes = (np.linalg.norm(v, np.inf) for v in (a @ x - b, a, x, b))
     return residual / (len(a) * (sizes[0] * sizes[1] + sizes[2]))
 
@@ -120,7 +121,7 @@ def test_factors_multiply_to_a_and_solve_its_equations(mesh, kind, n, dtype):
 
 
 def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows():
-    with devices():
+    with devices((1, 8)):
         a = noise(N, N)
         rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
         whole = with_identity(a, len(rows))[:, cols]
@@ -569,7 +570,7 @@ def test_a_batch_lies_along_an_axis_of_its_own(kind, other):
         program = each.lower(mine, side).compile()
         (_, values), found = program(mine, side)
         assert found.sharding.is_equivalent_to(mine.sharding, 3)
-        assert values[0].sharding.is_equivalent_to(side.sharding, 2)
+        assert values[0].sharding.spec[0] == "batch"  # Auto axes may split it, too
         sent = measure(program).collectives
     along = [step.bytes for step in sent if "batch" in step.axes]
     assert max(along, default=0) <= (0 if other is AxisType.Auto else 8 * 16 * 5)

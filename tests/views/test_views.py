@@ -65,11 +65,11 @@ def test_numbers_lie_inside_their_block_and_apart(spec, shape):
     x = placed(np.arange(np.prod(shape)).reshape(shape) % 100, spec)
     for width in (226, 320):
         for (x0, y0, wide, high), words, _ in shown(numbers(draw(x), x).at(width)):
-            for x, y, word in words:
-                assert x0 <= x - 3.3 * len(word)
-                assert x + 3.3 * len(word) <= x0 + wide + 0.1
-                assert y0 <= y - 9
-                assert y <= y0 + high
+            for across, down, word in words:
+                assert x0 <= across - 3.3 * len(word)
+                assert across + 3.3 * len(word) <= x0 + wide + 0.1
+                assert y0 <= down - 9
+                assert down <= y0 + high
             for (a, b, one), (c, d, other) in itertools.combinations(words, 2):
                 aside = abs(a - c) >= 3.3 * (len(one) + len(other))
                 assert aside or abs(b - d) >= 13
