@@ -12,8 +12,7 @@ TEMPLATES = ROOT / "docs/_templates"
 PAGES = {
     "index.md": "# Book\n\n```{toctree}\nlist\n```\n\n`code`\n",
     "list.md": "# A list\n\n```{explorer} costs\n```\n",
-    "_static/own.css": 'body { background: url("ground.svg") }\n',
-    "_static/ground.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
+    "_static/own.css": "body { margin: 0 }\n",
     "_static/first.js": "const first = 1 // no semicolon",
     "_static/second.js": "(() => first)();\n//# sourceMappingURL=second.js.map\n",
 }
@@ -59,22 +58,6 @@ def test_a_bundle_has_all_files_that_pages_loaded_before(site):
     assert site("_static/pygments.css") in styles  # the theme writes it last
     assert "no semicolon\n;\n(() => first)();" in scripts
     assert "sourceMappingURL" not in scripts + styles
-
-
-def test_icons_that_no_page_has_are_left_out(site):
-    rules = re.findall(r"((?:\.fa-[\w-]+,?)+)\{--fa:", site(bundle.STYLES))
-    assert {*re.findall(r"\.fa-([\w-]+)", "".join(rules))} >= bundle.ICONS
-    assert len(rules) == len(bundle.ICONS)
-
-
-def test_links_of_a_style_sheet_lead_on(site):
-    styles = site(bundle.STYLES)
-    assert "url(ground.svg)" in styles
-    assert styles.count("@charset") == 1
-    targets = re.findall(r"url\((?![\"']?data:|#)[\"']?([^)\"']+)", styles)
-    fonts = [target for target in targets if target.endswith("woff2")]
-    assert fonts
-    assert all((site.out / "_static" / font).exists() for font in fonts)
 
 
 def test_an_import_is_put_where_it_stood(tmp_path):

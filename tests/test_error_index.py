@@ -1,13 +1,11 @@
 """The page of errors explains every error of the book, and nothing that nobody met."""
 
 import csv
-import json
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
-from tiny_site import HEAD, Site
 
 from book import error_index
 from book.page import Page
@@ -16,7 +14,6 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 TABLE = error_index.table_file(DOCS)
 CUT = {"divide-1", "network-6"}  # they were kept without their constant words
 OURS = "last value|raised|was in step|left without|took over|not answer|waited over"
-CELL = "\n```{{code-cell}}\n:raises: {}\n\n{}\n```\n"
 
 
 @cache
@@ -114,46 +111,3 @@ def test_a_traceback_is_found_behind_the_marks_of_a_launcher(before):
 
 def test_what_the_book_does_not_know_fits_no_entry():
     assert names("") == names("ValueError: operands could not be broadcast") == []
-
-
-TOML = """
-[too-many]
-group = "mesh"
-kind = "ValueError"
-words = "ask for ... at most"
-means = "There are fewer."
-cure = "Ask for one."
-"""
-
-
-PAGES = {
-    "index.md": "# Book\n\n```{toctree}\nz/first\nreference/errors\n```\n",
-    "z/first.md": f"{HEAD}\n# The first\n\n## A part\n"
-    + CELL.format("ValueError ask for 3 at most", "f(4)")
-    + CELL.format("ValueError never heard of", "f(5)"),
-    "reference/data/errors.toml": TOML,
-    "reference/errors.md": "# Errors\n\n```{error-index}\n```\n",
-}
-
-
-def test_an_entry_has_an_address_its_words_and_a_link_to_the_cell(tmp_path):
-    """An error without an entry is a warning."""
-    (tmp_path / "src/examples").mkdir(parents=True)
-    built = Site(
-        tmp_path,
-        PAGES,
-        extensions=["myst_nb", "error_directives"],
-        nb_execution_mode="off",
-        nitpicky=True,
-        exclude_patterns=["**/data"],
-        suppress_warnings=["myst-nb.lexer"],
-    )
-    html = built("reference/errors.html")
-    (words,) = re.findall(r'data-words="([^"]*)"', html)
-    assert json.loads(words.replace("&quot;", '"')) == ["ask for ... at most"]
-    assert 'id="error-too-many"' in html
-    assert 'href="../z/first.html#raises-valueerror-ask-for-at-most"' in html
-    assert 'id="raises-valueerror-ask-for-at-most"' in built("z/first.html")
-    (warning,) = built.warnings.splitlines()
-    assert "first" in warning
-    assert "never heard of: no entry in errors.toml fits it" in warning

@@ -3,84 +3,35 @@
 That a page shows what is stored, for each choice, is seen by browser/test_explore.py.
 """
 
-import json
 import random
-import re
 
 import explorer_specs
 import explorers
-import jax
 import pytest
 import specs
-from tiny_site import Site
 
 from book.page import Page, pages
-from book.plain_markdown import to_markdown
-from examples.cubes import cube
-from examples.pictures import draw
 
-DIRECTIVES = {
-    "sends": "```{explorer} sends\n```",
-    "few": "```{explorer} sends\n:few:\n```",
-    "specs": "```{explorer} specs\n```",
-    "exercise": "```{explorer} specs\n:exercise: two-halves\n```",
-    "costs": "```{explorer} costs\n```",
-    "wrong": "```{explorer} nothing\n```\n\n```{explorer} specs\n:exercise: none\n```",
-}
+DOCS = explorer_specs.DOCS
 FOUND = "type", "bytes", "copies", "holds", "error", "verdict"
+ROWS = {  # of the tables of a page, without script
+    "index": "| `x.sum(0)` | 28 KiB | nothing | 4 KiB | 16 KiB |",
+    "reference/sends": None,
+    "arrays/meshes": None,
+    "global-view/cost": "| TPU v5e: 4 x 8 (line) | "
+    "20: 20 µs | 20: 45.5 µs | 20: 26.1 ms |",
+}
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Build a page for each kind of explorer."""
-    text = {f"{name}.md": f"# {name}\n\n{each}\n" for name, each in DIRECTIVES.items()}
-    text["index.md"] = "# Book\n\n```{toctree}\n:glob:\n*\n```\n"
-    how = {"extensions": ["myst_nb", "explorers"], "nb_execution_mode": "off"}
-    return Site(tmp_path_factory.mktemp("explorers"), text, **how)
-
-
-def markdown_of(site, name):
-    """Return the lines of a page in a notebook."""
-    page = Page(site.folder / f"docs/{name}.md", site.folder / "docs")
-    return to_markdown(page.text, page).splitlines()
-
-
-@pytest.mark.parametrize("name", ["sends", "specs", "costs", "few"])
-def test_tables_stand_on_the_page_and_in_its_markdown(name, site):
-    known = explorers.load("sends" if name == "few" else name)
-    tables = known.few() if name == "few" else known.tables()
-    html, lines = site(f"{name}.html"), markdown_of(site, name)
-    assert html.count("<table") == len(tables)
-    assert html.count("<tr") == sum(map(len, tables.values()))
-    for title, rows in tables.items():
+@pytest.mark.parametrize("name", ROWS)
+def test_tables_stand_in_the_markdown_of_a_page(name):
+    blocks = Page(DOCS / f"{name}.md", DOCS).blocks
+    part = next(block for block in blocks if block.name == "explorer")
+    lines = explorers.directive_text(part).splitlines()
+    assert ROWS[name] is None or ROWS[name] in lines
+    for title, rows in explorers.tables(part.argument, part.options).items():
         assert f"**{title}**" in lines
         assert all(f"| {' | '.join(row)} |" in lines for row in rows)
-
-
-def test_tables_tell_what_is_to_be_found(site):
-    assert "12: 15.8 µs" in site("costs.html")  # an all-reduce on 4 x 4 x 4
-    assert any("| `x.sum(0)` | 28 KiB |" in line for line in markdown_of(site, "few"))
-
-
-def test_the_script_stands_beside_the_page(site):
-    for name in "sends", "specs", "costs":
-        assert "explore.js" in site(f"{name}.html")
-        assert site(f"_static/explorers/{name}.js") == explorers.script(name)
-
-
-def test_an_exercise_has_no_tables(site):
-    assert "<table" not in site("exercise.html")
-    assert "answers-two-halves" in site("exercise.html")
-    assert markdown_of(site, "exercise") == ["# exercise"]
-
-
-def test_what_is_unknown_is_an_error_where_it_stands(site):
-    for line, words in {
-        3: "no explorer nothing: pass one of",
-        6: "no exercise none in explorer_specs.py",
-    }.items():
-        assert re.search(rf"docs/wrong\.md:{line}: .*{re.escape(words)}", site.warnings)
-    assert site.warnings.count("docs/") == 2
 
 
 class TestSpecs:
@@ -116,66 +67,14 @@ class TestSpecs:
     def test_each_exercise_that_asks_for_a_picture_can_be_answered(self):
         found = {
             (cell.tags[-1], page.name)
-            for page in pages(explorer_specs.DOCS)
+            for page in pages(DOCS)
             for cell in page.code
             if "exercise" in cell.tags and explorer_specs.JUDGED.search(cell.source)
         }
         known = explorer_specs.EXERCISES.items()
         assert found == {(name, page) for name, (page, _) in known}
         for name, (page, _) in known:
-            text = (explorer_specs.DOCS / f"{page}.md").read_text()
+            text = (DOCS / f"{page}.md").read_text()
             _, _, rest = text.partition(f":tags: [exercise, {name}]")
             place = f"```{{explorer}} specs\n:exercise: {name}\n```"
             assert place in rest.partition("```{code-cell}")[0]
-
-    @pytest.mark.parametrize("name", explorer_specs.EXERCISES)
-    def test_what_is_accepted_is_a_solution(self, name):
-        file, meshes = explorer_specs.EXERCISES[name]
-        page = Page(explorer_specs.DOCS / f"{file}.md", explorer_specs.DOCS)
-        cells = [c.source for c in page.code if {"solution", name} <= {*c.tags}]
-        rows = [r for r in explorer_specs.rows().values() if r["exercise"] == name]
-        accepted = [row for row in rows if row["verdict"] == "Accepted."]
-        assert accepted
-        for row in accepted:
-            assert row["holds"] == explorer_specs.exercise(name).target
-            code, mesh = explorer_specs.spec(row["spec"]), meshes[row["mesh"]]
-            own = [cell for cell in cells if code in cell]
-            assert any(f"({mesh})" in c or "make_mesh" not in c for c in own)
-
-    def test_its_pictures_are_those_of_the_modules(self):
-        text = explorers.script("specs").partition(" = ")[2]
-        data = json.loads(text.removesuffix(";\n"))
-        rows = [row for row in explorer_specs.rows().values() if row["type"]]
-        for row in random.sample(rows, 40):
-            found = data["states"][row["mesh"]][row["shape"]]
-            for dim in row["spec"].split(","):
-                found = found[data["choices"][row["mesh"]].index(dim)]
-            made = eval(f"jax.make_mesh({explorer_specs.MESHES[row['mesh']]})")
-            with jax.set_mesh(made):
-                where = eval(explorer_specs.spec(row["spec"]))
-                picture = draw(where, explorer_specs.sizes(row["shape"]))
-            whole = (cube(picture) if picture.shape[2:] else picture).at(300)
-            picture = draw_picture(data, data["answers"][found][-1])
-            assert flatten(picture) == flatten(whole)
-
-
-def draw_picture(data, number):
-    """Return a picture as the script puts it together."""
-    _, *parts = (part.split(":") for part in data["pictures"][number].split())
-    shapes = (fill_form(data, data["forms"][int(form)], ids) for form, ids in parts)
-    return "".join(shapes)
-
-
-def fill_form(data, form, ids):
-    """Return a form with these devices in it."""
-    colours, numbers = iter(ids), iter(ids)
-    form = re.sub(r"[A-Z]", lambda letter: data["short"][letter[0]], form)
-    form = re.sub('"@"', lambda _: f'"{data["colours"][int(next(colours))]}"', form)
-    return re.sub(">#<", lambda _: f">{next(numbers)}<", form)
-
-
-def flatten(svg):
-    """Return the shapes of a picture with three digits, without their titles."""
-    svg = re.sub(r"<title>.*?</title>|^<svg[^>]*>|</svg>$", "", svg)
-    svg = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]):.3g}", svg)
-    return re.sub(r'<rect[^>]*opacity="0"/>', "", svg).replace(" >", ">")

@@ -1,13 +1,13 @@
-"""A cell's plot stands in the page: words in the text's colour, ids of its own."""
+"""A cell's plot stands in the page: words in the text's colour, ids of its own.
 
-import base64
-import json
+That it has words, and that the keyboard scrolls it, axe checks on each page.
+"""
+
 import re
 from xml.etree import ElementTree
 
 import plots
 import pytest
-from tiny_site import Site
 
 from book.facts import facts
 
@@ -62,49 +62,3 @@ def test_its_width_counts_in_letters_and_wide_ones_are_equal(points, rem):
     assert image.get("style") == f"width: {rem:.4g}rem"
     assert "height" not in image.attrib
     assert image.get("viewBox") == f"0 0 {points} 120"
-
-
-# ---------------------------------------------------------------------- on a page
-
-
-def cell(alt, **data):
-    shown = {"output_type": "display_data", "metadata": {}, "data": data}
-    about = {"mystnb": {"image": {"alt": alt}}} if alt else {}
-    made = {"cell_type": "code", "metadata": about, "source": "1", "outputs": [shown]}
-    return made | {"execution_count": 1}
-
-
-def notebook(*cells):
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    kernel["language_info"] = {"name": "python"}
-    title = {"cell_type": "markdown", "metadata": {}, "source": "# Page"}
-    made = {"cells": [title, *cells], "metadata": kernel, "nbformat": 4}
-    return json.dumps(made | {"nbformat_minor": 4})
-
-
-def test_a_page_holds_plots_with_words_and_the_keyboard_scrolls_them(tmp_path):
-    """One without words is a warning, and other pictures stay."""
-    small, large = (DRAWN.format(width=width) for width in (240, 432))
-    dot = base64.b64encode(b"\x89PNG").decode()
-    page = notebook(
-        cell('Two lines, "a" < b.', **{"image/svg+xml": small}),
-        cell("", **{"image/svg+xml": large}),
-        cell("A dot.", **{"image/png": dot}),
-    )
-    built = Site(
-        tmp_path,
-        {"index.ipynb": page},
-        extensions=["myst_nb", "plots"],
-        nb_execution_mode="off",
-        suppress_warnings=["misc.highlighting_failure"],
-    )
-    html = built("index.html")
-    assert html.count("<img") == 1
-    assert 'alt="A dot."' in html
-    assert not [*tmp_path.glob("html/_images/*.svg")]
-    assert 'role="img" aria-label="Two lines, &quot;a&quot; &lt; b."' in html
-    assert re.findall(r'<div class="plot"(.*?)>', html) == ["", ' tabindex="0"']
-    assert 'id="plot-1-m1"' in html
-    assert 'id="plot-2-m1"' in html
-    (warning,) = built.warnings.splitlines()
-    assert "a plot has no text alternative" in warning

@@ -65,20 +65,10 @@ def test_a_word_may_be_asked_of_a_column_or_be_wanted_away(visit):
     assert all("solve" in row.lower() and "lu" not in row.split()[0] for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("#module-lu", "reference/modules/lu.html"),
-        ("#examples.lu.solve", "reference/modules/lu.html#examples.lu.solve"),
-    ],
-)
-def test_old_links_to_the_list_of_modules_lead_on(visit, server, old, new):
-    screen = visit().open(f"reference/modules.html{old}")
-    screen.wait_for_url(server + new)
-
-
-def test_without_script_old_links_lead_to_the_line_of_the_module(visit):
-    tab = visit(java_script_enabled=False)
-    screen = tab.open("reference/modules.html#examples.lu.solve")
+def test_old_links_to_the_list_of_modules_lead_on(visit):
+    """Without script to the line of the module."""
+    old = "reference/modules.html#examples.lu.solve"
+    visit().open(old).wait_for_url("**/reference/modules/lu.html#examples.lu.solve")
+    screen = visit(java_script_enabled=False).open(old)
     row = screen.locator("tr:has([id='examples.lu.solve'])")
     assert row.locator("a").first.get_attribute("href") == "modules/lu.html"

@@ -101,7 +101,7 @@ def test_the_first_screen_asks_and_answers_with_a_picture(visit):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_boxes_of_the_map_stand_apart(visit, width):
+def test_the_boxes_of_the_map_stand_apart_and_arrows_lead_to_them(visit, width):
     screen = visit(width=width).open("index.html")
     boxes = screen.evaluate(BOXES, ".part-map .part")
     assert len(boxes) == 8
@@ -110,6 +110,12 @@ def test_the_boxes_of_the_map_stand_apart(visit, width):
         for west, north, east, south in boxes[:n]:
             apart = right <= west or east <= left or bottom <= north or south <= top
             assert apart
+    arrows = filter(any, screen.evaluate(BOXES, ".part-map i:not(.down)"))
+    ends = [
+        any(abs(west - x) <= 1 and north < y < south for west, north, _, south in boxes)
+        for _, _, x, y in arrows
+    ]
+    assert ends == [True] * (6 if width == 1280 else 0)
 
 
 def test_the_list_of_names_is_no_wider_than_its_column(visit):
