@@ -68,14 +68,12 @@ def test_an_import_is_put_where_it_stood(tmp_path):
     assert found.splitlines()[1:] == ["b { x: url(c/d.png) }", "", "a {}"]
 
 
-def test_a_page_names_a_bundle_by_its_content(site):
+def test_a_page_names_a_bundle_by_its_content(site, tmp_path):
     """Or else a browser would go on with the old one."""
-    pattern = re.compile(r"bundle\.\w+\?v=\w+")
-    styles, scripts = pattern.findall(site("index.html"))
-    (site.folder / "docs/_static/own.css").write_text("p { margin: 0 }\n")
-    (site.folder / "docs/index.md").write_text(PAGES["index.md"] + "\nMore.\n")
-    site.build()
-    found = pattern.findall(site("index.html"))
+    other = Site(tmp_path, PAGES | {"_static/own.css": "p { margin: 0 }\n"}, **HOW)
+    (styles, scripts), found = (
+        re.findall(r"bundle\.\w+\?v=\w+", each("index.html")) for each in (site, other)
+    )
     assert found[0] != styles
     assert found[1] == scripts
-    assert "p { margin: 0 }" in site(bundle.STYLES)
+    assert "p { margin: 0 }" in other(bundle.STYLES)

@@ -110,6 +110,7 @@ def test_each_box_of_an_exercise_has_the_tag_of_the_stub_below_it():
 
 
 def test_the_first_sentences_say_what_is_asked():
-    text = "Count. Then say\nin a [word](x.md) why. No."
-    assert first_sentence(text) == "Count. Then say in a word why."
+    text = "Find the row of `a.T` that [device 3](x.md) holds,\nin words. Draw it."
+    found = "Find the row of `a.T` that device 3 holds, in words."
+    assert first_sentence(text) == found
     assert first_sentence("Make it so:\n\n- one\n") == "Make it so."

@@ -15,7 +15,7 @@ LAST = 3  # of the first film, from 0
 LANDED = """document.getAnimations().every(each => each.playState != "running") &&
     [...document.querySelectorAll("figure.player")].every(film =>
         film.querySelectorAll("li")[film.querySelector("input").value].matches(".here"))"""
-SEEN = """all => all.flatMap((li, n) =>
+VISIBLE = """all => all.flatMap((li, n) =>
     getComputedStyle(li).visibility === "visible" ? [n] : [])"""
 MOVING = """document.getAnimations().filter(
     each => each.effect.target.closest("figure.film li"))"""
@@ -67,7 +67,7 @@ def state(film):
     """Return which frames are seen, the slider's place, and what is said."""
     say = re.sub(r"\d+ of \d+", "", film.locator(".say").inner_text()).strip()
     place = int(film.locator(SLIDER).input_value())
-    return film.locator("li").evaluate_all(SEEN), place, say
+    return film.locator("li").evaluate_all(VISIBLE), place, say
 
 
 def expect(screen, film, at):
@@ -161,7 +161,7 @@ def test_nothing_below_a_film_moves_while_it_plays(open_page):
         assert screen.evaluate(BELOW) == pytest.approx(height)
 
 
-def test_what_is_seen_is_read_aloud_and_controls_are_large(open_page):
+def test_a_frame_is_read_aloud_and_controls_are_large(open_page):
     screen, film = open_page(width=390)
     assert film.locator(".say").get_attribute("aria-live") == "polite"
     (image,) = film.get_by_role("img").all()

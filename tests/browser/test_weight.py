@@ -52,13 +52,13 @@ def load(visit, server, page, **window):
 
 
 BY_WEIGHT = sorted(PAGES, key=lambda page: weight(page_files(page)))
-SEEN = "index.html", BY_WEIGHT[-1], BY_WEIGHT[len(BY_WEIGHT) // 2]
+OPENED = "index.html", BY_WEIGHT[-1], BY_WEIGHT[len(BY_WEIGHT) // 2]
 
 
 def test_no_page_is_heavier_than_allowed(visit, server):
     """Three are loaded: with what they name, and beyond it the font of the icons."""
     more = set()
-    for page in SEEN:
+    for page in OPENED:
         _, loaded = load(visit, server, page)
         sizes, files = loaded(), page_files(page)
         assert files <= {*sizes}
