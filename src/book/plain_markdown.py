@@ -49,7 +49,7 @@ def format_running(token, text, page) -> list[str]:
 
 def format_fence(token, text, page) -> list[str]:
     """Return code or a directive as plain Markdown."""
-    part = block(token, text, depth=0)
+    part = block(token, text)
     if part.name is None:
         return [part.source]
     if part.name in NOTHING:
