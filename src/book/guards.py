@@ -104,10 +104,10 @@ def clean_message(message) -> str:
 # ----------------------------------------------------------------------- judgement
 
 
-def faults(cell, outputs, *, strict):
+def faults(cell, outputs):
     """Yield each option that a cell does not fulfil, and the fault.
 
-    strict: whether text that nothing expects is a fault
+    Text that nothing expects is a fault of `expect`.
     """
     for name in cell.others.keys() - KNOWN:
         yield "option", f"has an option that nothing knows: {name}"
@@ -119,7 +119,7 @@ def faults(cell, outputs, *, strict):
         for words in RULES[option](cell, wanted, outputs):
             yield option, words
     text = visible_text(output for output in outputs if must_be_expected(cell, output))
-    if strict and text and not SPOKEN & {*cell.options, *cell.tags}:
+    if text and not SPOKEN & {*cell.options, *cell.tags}:
         yield "expect", f"prints what nothing expects\n{text}"
 
 
