@@ -5,8 +5,10 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from book.page import Page
@@ -37,51 +39,30 @@ def cells(page):
     return "\n".join([*imports, *code[start : end + 1], "time.sleep(1e4)"])
 
 
-def parents():
-    """Return the parent of each process there is that has not ended."""
-    found = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = file.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue  # it ended while we looked
-        if state != "Z":
-            found[int(file.parent.name)] = int(parent)
-    return found
-
-
-def below(process, generations=4):
-    """Return all that a process has started, and what they have, and so on."""
-    found, tree = {process}, parents()
-    for _ in range(generations):
-        found |= {child for child, parent in tree.items() if parent in found}
-    return found - {process}
-
-
-def command(process):
-    """Return the command line of a process, or nothing if it has ended."""
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 def find_started(kernel):
     """Return all that a kernel has started, once they are tied to its end.
 
     A fork has still the command line of its parent, and then that of `setpriv`.
     """
-    tree, python = parents(), os.fsencode(sys.executable) + b"\0"
-    return {
-        process
-        for process in below(kernel)
-        if command(process).startswith(python)
-        and command(process) != command(tree.get(process, kernel))
-    }
+    found = []
+    for child in kernel.children(recursive=True):
+        with suppress(psutil.NoSuchProcess, AttributeError):  # it or its parent ended
+            line = child.cmdline()
+            if line[:1] == [sys.executable] and line != child.parent().cmdline():
+                found.append(child)
+    return found
 
 
-def until(condition, seconds):
-    """Wait until something holds; say whether it did in time."""
+def is_alive(process):
+    """Return whether a process has not ended."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(condition, seconds):
+    """Wait until something holds; return whether it did in time."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
@@ -97,11 +78,12 @@ def test_who_is_killed_leaves_nobody(page):
     line = [sys.executable, "-c", cells(page)]
     *_, count = PAGES[page]
     source = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    with subprocess.Popen(line, env=source, cwd=ROOT / "docs", **streams) as kernel:
+    with subprocess.Popen(line, env=source, cwd=ROOT / "docs", **streams) as popen:
+        kernel = psutil.Process(popen.pid)
         try:
-            assert until(lambda: len(find_started(kernel.pid)) >= count, SLOW)
-            children, every = below(kernel.pid, 1), below(kernel.pid)
+            assert wait_until(lambda: len(find_started(kernel)) >= count, SLOW)
+            children, every = kernel.children(), kernel.children(recursive=True)
         finally:
-            kernel.kill()
-    assert until(lambda: not children & parents().keys(), SOON)
-    assert until(lambda: not every & parents().keys(), LATER)
+            popen.kill()
+    assert wait_until(lambda: not any(map(is_alive, children)), SOON)
+    assert wait_until(lambda: not any(map(is_alive, every)), LATER)
