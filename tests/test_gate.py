@@ -106,20 +106,6 @@ def test_what_waits_for_a_clock_is_repeated_twice(run, failing):
     assert sum(line.startswith("RED slow: ") for line in lines) == (failing > 2)
 
 
-def test_only_what_matches_is_repeated(run):
-    red = r"FAILED (?P<name>.+), cell \d"
-    words = "print('FAILED start/a, cell 1'); print('FAILED processes/b, cell 2')"
-    script = f"import sys\nif words: print(words)\nelse:\n    {words}\n    sys.exit(1)"
-    step = Step("play", "play", red, "again {}", "processes/", "play -- {}")
-    code, lines = run(step, play=script)
-    assert "['--', 'processes/b']" in lines
-    assert [line for line in lines if line.startswith("RED")] == [
-        "RED play: FAILED start/a, cell 1"
-    ]
-    assert "    again start/a" in lines
-    assert code == 1
-
-
 def test_steps_of_a_pair_run_together_and_their_children_end_with_them(run):
     meets = "import time\nwhile not Path('there').exists():\n    time.sleep(0.01)"
     sleeper = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(999)'])"

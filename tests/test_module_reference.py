@@ -5,9 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import module_pictures
 import pytest
-from docutils import nodes
 from sphinx.util.inventory import InventoryFile
 from tiny_site import HEAD, Site
 
@@ -266,37 +264,6 @@ def test_a_cell_that_is_gone_fails_each_build_until_it_is_back(build, tmp_path):
     assert "# first\n\nfirst: one idea" in text
     assert "A half, `drawn`.\n\n```text\n3 of eight\n```\n" in text
     assert site.warnings == ""
-
-
-# -------------------------------------------------------------------------- a cell
-
-
-def cell(code, *given, **more):
-    """Return a cell as MyST-NB makes it."""
-    source = nodes.container("", nodes.literal_block(code, code))
-    shown = nodes.container("", *given, nb_element="cell_code_output")
-    return nodes.container("", source, shown, nb_element="cell_code", **more)
-
-
-def test_a_cell_is_chosen_by_its_fold_or_by_how_a_line_begins():
-    folded = cell("draw(a)\nb = 1", prompt_show="The drawing")
-    page = nodes.container("", folded, cell("    b = 2\nprint(draw(a))"))
-    assert module_pictures.find_cell(page, "The drawing") is folded
-    assert module_pictures.find_cell(page, "b = 2") is page[1]
-    with pytest.raises(ValueError, match="several cells have a line that begins with"):
-        module_pictures.find_cell(page, "b =")
-
-
-def test_a_plot_is_described_by_its_text_alternative_and_an_error_by_its_kind():
-    image = {"mystnb": {"image": {"alt": "One\n half."}}}
-    plot = cell("", nodes.paragraph("", "<Figure>"), cell_metadata=image)
-    assert module_pictures.describe(plot) == "One half."
-    kind, says = nodes.paragraph("", "ValueError"), nodes.literal_block("", "odd")
-    raised = nodes.container("", kind, says, classes=["output", "raised"])
-    assert module_pictures.describe(cell("", raised)) == "ValueError\nodd"
-
-
-# -------------------------------------------------------------- the modules of the book
 
 
 def test_every_module_has_a_picture_and_no_other():

@@ -4,7 +4,6 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pods
@@ -13,7 +12,6 @@ from pod_programs import CHIPS, HIDDEN, LAYERS, MESHES, WIDTH
 from records import read_table
 
 from book.facts import ROOT
-from examples.communication import Collective
 
 DOCS = ROOT / "docs" / "algorithms"
 TABLE = read_table(DOCS / "data" / "pods.csv")
@@ -23,13 +21,6 @@ COMPILERS = all(map(importlib.util.find_spec, ("libtpu", "jax_plugins")))
 
 def key(row):
     return row["program"], row["machine"], row["chips"]
-
-
-def hosts(*shape, per_host=2):
-    """Return a mesh of devices, so many of them on each host."""
-    of = np.arange(np.prod(shape)) // per_host
-    each = [SimpleNamespace(process_index=host) for host in of.tolist()]
-    return SimpleNamespace(devices=np.array(each).reshape(shape))
 
 
 def test_every_program_is_there_on_every_machine_in_order():
@@ -66,25 +57,10 @@ def test_a_row_has_numbers_or_says_why_not():
         compiled = [bool(row[name]) for name in ("temporaries", "sent", "instructions")]
         assert all(compiled) if any(compiled) else row["note"], row
         assert bool(row["off_host"]) == (all(compiled) and row["machine"] == "h100")
+        if row["sent"] and row["machine"] == "h100":  # on one host nothing leaves it
+            assert (row["off_host"] == "0") == (row["chips"] == "8"), row
         if row["note"] and row["note"] != SLOW:
             assert row["program"].startswith("jnp."), row
-
-
-@pytest.mark.parametrize(
-    ("kind", "groups", "expected"),
-    [
-        ("all-gather", [(0, 1), (2, 3)], 0),
-        ("all-gather", [(0, 2, 1, 3)], 3 * 8),  # a ring leaves each host once
-        ("reduce-scatter", [(0, 2), (1, 3)], 2 * 4),  # two rings, over both
-        ("all-to-all", [(0, 1, 2, 3)], 2 * 2 * 2),  # two devices, two quarters each
-        ("collective-permute", [(0, 1), (1, 2), (2, 3), (3, 0)], 8),
-    ],
-)
-def test_the_host_that_sends_most_is_counted(kind, groups, expected):
-    once = Collective(kind, 8, ("x",), tuple(groups))
-    assert pods.off_host([once], hosts(4)) == expected
-    thrice = Collective(kind, 8, ("x",), tuple(groups), times=3)
-    assert pods.off_host([once, thrice], hosts(4)) == 4 * expected
 
 
 def test_other_meshes_send_what_their_formulas_give():
