@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tiny_site import HEAD
 
-from book import exercises, play
-from book.page import Page
+from book import exercises, marks, play
+from book.page import Page, pages
 
 EXERCISE = f"""{HEAD}# Better
 
@@ -122,6 +122,13 @@ def test_an_answer_that_is_taken_for_another_is_a_fault(play_text, old, new, wor
     for fault, each in zip(faults, words, strict=True):
         assert fault.startswith("exercise three: ")
         assert each in fault
+
+
+def test_a_process_that_a_page_starts_ends_with_its_kernel():
+    for page in pages(marks.ROOT / "docs"):
+        code = "\n".join(cell.source for cell in page.code)
+        tied = "--pdeathsig=KILL" in code
+        assert tied or "subprocess.Popen" not in code, page.name
 
 
 def test_answers_that_were_not_tried_are_a_fault():
