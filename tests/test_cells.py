@@ -47,7 +47,7 @@ BAD = {  # the options and the code of a cell -> what the build says
     (":expect: 2", "print(3)"): "cell 1 printed something else",
     (":raises: ValueError no", "1 / 0"): "raised    ZeroDivisionError: division",
     ("", "print('more')"): "cell 3 prints what nothing expects",
-    (":tags: [remove-cell]\n:expect: 3", "4"): "cell 4 printed something else",
+    (":tags: [hide-cell]\n:expect: 3", "4"): "cell 4 printed something else",
 }
 LOST = {  # what follows an unexpected error is not judged
     (":check: two", "assert 1 == 2"): "cell 1 is not true: two",
@@ -148,7 +148,7 @@ def test_a_page_runs_again_when_it_must_and_only_then(book):
 
     for name, code in PAGES.items():
         data = "data/one.csv" if name == "reader" else ""
-        write(book, [(":tags: [hide-output]", code)], name, data)
+        write(book, [(":tags: [hide-cell]", code)], name, data)
     assert executed() == {*PAGES}
     (book / "src/examples/one.py").write_text("# another line\n")
     (book / "docs/data/one.csv").write_text("3,4")

@@ -60,7 +60,7 @@ VALID = {
     "---\nexpect: |\n  [process 0]\n  port ...\n---": every("port 41233\n", ""),
     ":expect: it takes 1.5 s": stdout("it takes 1.5 s"),
     ":fold: Set-up": [],
-    ":tags: [hide-output]": stdout("much"),
+    ":tags: [hide-cell]": stdout("much"),
     "": result("<Picture>", **{"text/html": "<svg/>"}),
 }
 INVALID = {

@@ -23,7 +23,7 @@ from book.facts import fill_facts
 from book.page import Block, code_cell, parts, rewrite_markdown
 from book.plain_markdown import to_markdown
 
-COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
+COLLAPSED = {"hide-cell", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
 INCLUDED = {"dedent", "language", "pyobject"}  # the options of code that is included

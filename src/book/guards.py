@@ -17,8 +17,7 @@ import re
 from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
 
 KNOWN = {"load", "mystnb", "tags"}  # the options of others
-SPOKEN = {"check", "expect"}  # or not seen:
-SPOKEN |= {"hide-cell", "hide-output", "remove-cell", "remove-output"}
+SPOKEN = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 FRAMES = re.compile(r"\s*(This error occurs at source:|-{20}|For simplicity).*", re.S)
