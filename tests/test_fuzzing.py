@@ -50,15 +50,9 @@ def test_what_is_right_passes_and_what_is_wrong_is_a_failure(under):
     assert outcome(jnp.sin, under=under, mesh=mesh) == "right"
     with pytest.raises(AssertionError):
         outcome(lambda a: jnp.sin(a) * 1.001, under=under)
-
-
-def test_a_gradient_that_is_silently_zero_is_a_failure():
-    def sine(a):
-        return jax.lax.stop_gradient(jnp.sin(a))
-
-    assert outcome(sine) == "right"
-    with pytest.raises(AssertionError, match="the gradient in argument 0 is 0"):
-        outcome(sine, under="grad")
+    if under == "grad":
+        with pytest.raises(AssertionError, match="the gradient in argument 0 is 0"):
+            outcome(lambda a: jax.lax.stop_gradient(jnp.sin(a)), under=under)
 
 
 def test_an_error_that_no_module_raised_is_a_failure_or_the_compilers():
@@ -83,12 +77,9 @@ def test_a_refusal_must_be_admitted_and_none_of_the_plain_call_is():
 
 
 def test_what_nobody_can_answer_may_be_refused_and_not_answered():
-    def nobody(a):
-        raise ValueError
-
-    assert outcome(refuse, nobody) == "refused"
+    assert outcome(refuse, refuse) == "refused"
     with pytest.raises(AssertionError, match="no error for what has no answer"):
-        outcome(jnp.sin, nobody)
+        outcome(jnp.sin, refuse)
 
 
 @pytest.mark.parametrize("name", [file.stem for file in FILES])

@@ -1,7 +1,5 @@
 """The gate runs every step, names what is red, and repeats what waits for a clock."""
 
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -115,24 +113,6 @@ def test_steps_of_a_pair_run_together_and_their_children_end_with_them(run):
     assert code == 0
     pid = int(next(line for line in lines if line.startswith("pid"))[4:])
     assert wait_for_end(pid)
-
-
-def test_a_signal_ends_all_steps(tmp_path):
-    (tmp_path / "nox.py").write_text(NOX)
-    sleeps = (
-        "import os, time; Path('pid').write_text(str(os.getpid())); time.sleep(999)"
-    )
-    (tmp_path / "long.py").write_text(sleeps)
-    code = "import gate, sys; gate.NOX = sys.executable, 'nox.py'\n"
-    code += "gate.main(0, [gate.Step('long', 'long', 'no')])"
-    path = {"PYTHONPATH": str(Path(gate.__file__).parent)}
-    command, env = (sys.executable, "-c", code), os.environ | path
-    with subprocess.Popen(command, cwd=tmp_path, env=env) as process:
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-            time.sleep(0.01)
-        process.terminate()
-        assert process.wait() == 143
-    assert wait_for_end(int((tmp_path / "pid").read_text()))
 
 
 def test_a_red_line_names_its_page():
