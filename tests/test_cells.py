@@ -177,52 +177,39 @@ def test_the_environment_is_the_python_its_packages_and_its_variables(monkeypatc
     assert len(found) == 3
 
 
-# --------------------------------------------------- programs that a page measures
-
 ROW = {"program": "0123", "machine": "H100", "pages": "index", "temporaries": "77"}
 ROW |= {"collectives": "", "note": "", "jax": version("jax")}
 ROW |= {"libtpu": facts.facts().libtpu}
 
 
-@pytest.fixture
-def app(book):
-    """What a build knows of a page that measures programs, and of their table."""
+def test_a_page_runs_again_for_new_rows_of_its_programs(book, monkeypatch):
+    """A program that no machine has compiled fails the build."""
     (book / "src/examples/communication.py").touch()
     write(book, [("", "from examples.communication import measure")])
+    page, table, warned = (
+        Page(book / "docs/index.md", book / "docs"),
+        book / "t.csv",
+        [],
+    )
     config = SimpleNamespace(
         execution_environment="",
         execution_modules=str(book / "src/examples"),
-        execution_programs=str(book / "programs.csv"),
+        execution_programs=str(table),
     )
-    return SimpleNamespace(config=config, env=SimpleNamespace(found_docs={"index"}))
-
-
-def write_rows(app, *rows):
-    """Write the table of programs on other machines."""
-    with Path(app.config.execution_programs).open("w", newline="") as file:
-        writer = csv.DictWriter(file, ROW)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def test_a_page_runs_again_for_new_rows_of_its_programs(app, book):
-    def key(*rows):
-        write_rows(app, *rows)
-        page = Page(book / "docs/index.md", book / "docs")
-        return execution.page_key(app, page)[0]
-
-    none = key()
-    assert key(ROW | {"pages": "another"}) == key(ROW | {"machine": "CPU"}) == none
-    assert len({none, key(ROW), key(ROW | {"temporaries": "78"})}) == 3
-
-
-def test_a_program_that_no_machine_has_compiled_fails_the_build(app, monkeypatch):
-    warned = []
+    app = SimpleNamespace(config=config, env=SimpleNamespace(found_docs={"index"}))
     monkeypatch.setattr(notes, "note_files", lambda page: [Path("0123.json")])
     monkeypatch.setattr(execution.LOG, "warning", lambda *w, **_: warned.append(w[0]))
-    write_rows(app, ROW | {"machine": "CPU"})
-    execution.warn_of_missing(app)
+
+    def find_key(**changes):
+        with table.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ROW)
+            writer.writeheader()
+            writer.writerow(ROW | changes)
+        execution.warn_of_missing(app)
+        return execution.page_key(app, page)[0]
+
+    none = find_key(machine="CPU")
     assert "1 of its programs are not kept for other machines" in warned[0]
-    write_rows(app, ROW)
-    execution.warn_of_missing(app)
+    assert find_key(pages="another") == none
+    assert len({none, find_key(), find_key(temporaries="78")}) == 3
     assert len(warned) == 1

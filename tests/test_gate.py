@@ -83,7 +83,7 @@ def test_a_long_step_is_cut_and_a_late_one_is_not_tried(run, monkeypatch):
     assert f"RED late: cut, since time is over: see {gate.FOLDER}/late.log" in lines
 
 
-def test_tests_are_counted_those_that_had_passed_too_and_named(run):
+def test_tests_are_counted_also_those_that_had_passed(run):
     script = "print('12 tests of 3 files had passed')\n"
     script += TESTS.replace("{failing}", "9")
     step = Step("fuzz", "fuzz --", again="nox -s fuzz -- {}")
