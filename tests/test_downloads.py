@@ -185,13 +185,15 @@ def test_a_notebook_has_the_text_of_its_page_then_compares_versions(book):
 def test_another_jax_is_met_with_one_line_to_run(
     book, monkeypatch, capsys, here, words
 ):
+    code = source(read_cells(book)["version"])
+
     def version(name):
         if here is None:
             raise metadata.PackageNotFoundError(name)
         return here
 
     monkeypatch.setattr(metadata, "version", version)
-    exec(source(read_cells(book)["version"]), {})
+    exec(code, {})
     printed = capsys.readouterr().out.splitlines()
     assert bool(printed) == bool(words)
     if words:
