@@ -15,10 +15,11 @@ TEXTS = {".css", ".html", ".js", ".json", ".svg"}
 # Among the links of a long listing one rule takes minutes: it compares each with each.
 AUDIT = """(async ({include = [["html"]], exclude = []}) => {
     const rule = "link-in-text-block", rules = {[rule]: {enabled: false}};
-    const resultTypes = ["violations"], prose = [...exclude, [".highlight"]];
+    const common = {resultTypes: ["violations"], preload: false}; // it fetches styles
+    const prose = [...exclude, [".highlight"]];
     const found = [
-        await axe.run({include, exclude}, {resultTypes, rules}),
-        await axe.run({include, exclude: prose}, {resultTypes, runOnly: [rule]}),
+        await axe.run({include, exclude}, {...common, rules}),
+        await axe.run({include, exclude: prose}, {...common, runOnly: [rule]}),
     ];
     return found.flatMap(each => each.violations)
         .filter(rule => ["serious", "critical"].includes(rule.impact))

@@ -127,7 +127,7 @@ ADDRESSES = {
 }
 
 WRONG = {
-    "specs": "?specs=mesh%3D9%26axis0%3Dq",
+    "specs": "?specs=mesh%3D9",
     "costs": "?costs=network%3DCray%26bytes%3D1e9%26kind%3Dpsum",
 }
 
