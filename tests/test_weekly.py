@@ -31,17 +31,22 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_is_green_does_not_run_again_at_its_commit(folder, monkeypatch):
+def test_what_is_green_is_noted_and_does_not_run_again(folder):
     assert weekly.main([], PARTS) == 1
     assert Path("ran").read_text() == "ab"
-    commits = {name: note["commit"] for name, note in weekly.read_notes().items()}
-    assert commits == {"a": "1234567", "c": "1234567"}
+    assert {name: note["commit"] for name, note in weekly.read_notes().items()} == {
+        "a": "1234567",
+        "c": "1234567",
+    }
     assert weekly.main(["a", "c"], PARTS) == 0
     assert weekly.main([], PARTS) == 1
     assert Path("ran").read_text() == "abb"
+
+
+def test_another_commit_runs_all(folder, monkeypatch):
     monkeypatch.setattr(weekly, "find_commit", lambda: "7654321")
-    assert weekly.main(["a", "c"], PARTS) == 0
-    assert Path("ran").read_text() == "abbac"
+    assert weekly.main([], PARTS) == 1
+    assert Path("ran").read_text() == "abc"
 
 
 def test_notes_name_parts_that_there_are():

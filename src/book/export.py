@@ -23,10 +23,10 @@ from book.facts import fill_facts
 from book.page import Block, code_cell, parts, rewrite_markdown
 from book.plain_markdown import to_markdown
 
-COLLAPSED = {"hide-cell", "check", "fold"}
+COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
-INCLUDED = {"dedent", "language", "pyobject"}  # the options of code that is included
+LOOKS = {"caption", "class", "dedent", "emphasize-lines", "language", "linenos", "name"}
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 NOTE = """\
@@ -134,13 +134,13 @@ def source_of(path, name) -> str:
 def include_file(block, folder) -> str:
     """Return a `literalinclude` as a fence with the code in it."""
     path = folder / block.argument
-    if other := block.options.keys() - INCLUDED:
+    if other := block.options.keys() - LOOKS - {"pyobject"}:
         raise ValueError(f"literalinclude of {path.name} with {sorted(other)}")
     name = block.options.get("pyobject")
     code = source_of(path, name) if name else path.read_text().rstrip("\n")
     language = block.options.get("language", LANGUAGES.get(path.suffix, "text"))
     marks = "````" if "```" in code else "```"
-    return f"{marks}{language}\n{code}\n{marks}"
+    return textwrap.indent(f"{marks}{language}\n{code}\n{marks}", block.indent)
 
 
 def markdown(text, folder) -> str:
@@ -165,7 +165,10 @@ def fill_block(block, folder) -> str:
         return include_file(block, folder)
     if block.name in (None, "code-cell") or not block.content:
         return block.source
-    return block.source.replace(block.content, markdown(block.content, folder))
+    inner = textwrap.indent(block.content, block.indent)
+    return block.source.replace(
+        inner, textwrap.indent(markdown(block.content, folder), block.indent)
+    )
 
 
 def insert_outputs(page, text, outputs) -> str:
@@ -176,7 +179,7 @@ def insert_outputs(page, text, outputs) -> str:
     gave = iter(outputs or [[]] * len(page.code))
     found = []
     for part in parts(text):
-        if isinstance(part, Block) and part.name == "code-cell":
+        if isinstance(part, Block) and part.name == "code-cell" and not part.depth:
             cell, given = code_cell(part), next(gave)
             error = guards.find_error(given)
             texts = [guards.visible_text(given), ": ".join(error[:2]) if error else ""]
