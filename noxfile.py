@@ -23,7 +23,7 @@ JAX = "jax", "jaxlib"
 MANY = min((os.cpu_count() or 1) + 1, 4)  # some tests wait
 WORKERS = f"-n={MANY}", "--dist=worksteal"  # mostly file by file
 FUZZ = "-o=python_files=fuzz_*.py", "--hypothesis-profile=brief"
-FUZZ += "-n=2", "--dist=loadfile"  # a module's cases together reach all its functions
+FUZZ += "-n=2", "--dist=loadfile"  # the outcomes of a module are counted together
 FUZZ += ("--max-worker-restart=0",)  # or a file whose test ends its process runs again
 LINT = (
     "ruff check --output-format=concise",

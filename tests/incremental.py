@@ -5,7 +5,6 @@ and what it marks, are files, each with the tests of one module or one launch fi
 other files, about the engine and about what every page and module promises, always run.
 """
 
-import ast
 import re
 from collections import Counter
 from functools import cache
@@ -27,24 +26,8 @@ from book.marks import (
 
 CLUSTER = "tests/cluster"
 ENGINE_TESTS = re.compile(r"tests/(test_\w+\.py|browser/)")
+WORD = re.compile(r"\w+")
 TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
-
-
-@cache
-def imported_names(name: str) -> frozenset[str]:
-    """Return the files below src and tests that a Python file imports, and theirs."""
-    found, files = set(), tracked_files()
-    for node in ast.walk(ast.parse((ROOT / name).read_text())):
-        if isinstance(node, ast.ImportFrom):
-            base = (node.module or "").replace(".", "/")
-            parts = [base, *(f"{base}/{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            parts = [alias.name.replace(".", "/") for alias in node.names]
-        else:
-            continue
-        paths = (f"{folder}/{part}.py" for folder in ("src", "tests") for part in parts)
-        found |= {path for path in paths if path in files}
-    return frozenset(found.union(*(imported_names(path) for path in found - {name})))
 
 
 def module_of(name: str) -> str:
@@ -53,41 +36,34 @@ def module_of(name: str) -> str:
     return file.parent.name if file.parts[0] == "tests" else file.stem
 
 
-def modules_in_texts(name: str) -> set[str]:
-    """Return the modules that a Python file names in its texts: it may start them."""
-    tree = ast.walk(ast.parse((ROOT / name).read_text()))
-    texts = [str(node.value) for node in tree if isinstance(node, ast.Constant)]
-    words = {*re.findall(r"\w+", " ".join(texts))}
-    modules = (f"src/examples/{word}.py" for word in words)
-    return {module for module in modules if module in tracked_files()}
+def words_in(name: str) -> set[str]:
+    """Return the words of a file of tests, and of the files of tests that it names."""
+    words = {*WORD.findall((ROOT / name).read_text())}
+    own = (f"{word.removeprefix('test_')}/{word}.py" for word in words)
+    named = (f"tests/{each}" for each in (*own, *(f"{word}.py" for word in words)))
+    texts = ((ROOT / each).read_text() for each in named if each in tracked_files())
+    return words.union(*map(WORD.findall, texts))
 
 
 @cache
 def inputs_of_tests(test: str) -> frozenset[str]:
     """Return what the tests of one module may depend on.
 
-    That is the whole tree but the modules that they neither import nor name, what
-    belongs to other tests, and prose that they do not name.
+    That is the whole tree but other modules, and their tests, of which no word is in
+    the tests (no module imports another), and prose that they do not name.
     """
-    files = tracked_files()
+    files, text = tracked_files(), (ROOT / test).read_text()
     modules = {
         module_of(n) for n in files if n.startswith(("src/examples/", "launch/"))
     }
-    needed = imported_names(test) | {test}
-    for module in modules_in_texts(test):
-        needed |= imported_names(module) | {module}
-
-    text = (ROOT / test).read_text()
+    others = modules - {module_of(test)} - words_in(test)
 
     def belongs(name: str) -> bool:
-        if name in needed:
-            return True
         if name.endswith(".md"):
             return name.removeprefix("docs/") in text
-        if ENGINE_TESTS.match(name):
-            return False
         of_module = name.startswith(("src/examples/", "tests/"))
-        return not of_module or module_of(name) not in modules - {module_of(test)}
+        is_other = of_module and module_of(name) in others
+        return not is_other and not ENGINE_TESTS.match(name)
 
     return frozenset(filter(belongs, files))
 

@@ -29,8 +29,8 @@ jax.numpy.zeros(3)
 INDEX = "# Book\n\n```{toctree}\nz/first\na/second\nreference/api_index\n```\n"
 
 
-@pytest.fixture
-def site(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
     """Build a book with two pages, and the index of names."""
     first = PAGE.format(title="One", heading="Then", code="lax.psum(1, 'x')")
     second = PAGE.format(
@@ -43,7 +43,7 @@ def site(tmp_path):
         "reference/api_index.md": "# Names\n\n```{api-index}\n```\n",
     }
     return Site(
-        tmp_path,
+        tmp_path_factory.mktemp("names"),
         pages,
         extensions=["myst_nb", "cells", "api_index"],
         nb_execution_mode="off",
@@ -59,14 +59,18 @@ def test_a_section_whose_heading_has_the_name_comes_first(site):
         ("../a/second.html#lax-psum", "Two: lax.psum &lt;adds&gt;"),
         ("../z/first.html#then", "One: Then"),
     ]
+    assert "zeros" not in html  # of a folded cell
     assert site.warnings == ""
 
 
 def test_the_table_follows_a_page_that_changes(site):
     page = site.folder / "docs/z/first.md"
-    page.write_text(page.read_text().replace("lax.psum", "lax.pmax"))
+    text = page.read_text()
+    page.write_text(text.replace("lax.psum", "lax.pmax"))
     site.build()
     html = site("reference/api_index.html")
+    page.write_text(text)
+    site.build()
     assert 'id="api-lax.pmax"' in html
     assert html.count("One: Then") == 1
 
@@ -78,12 +82,8 @@ def test_the_table_follows_a_page_that_changes(site):
         ("P, S = jax.P, jax.NamedSharding\nP('x')", {"jax.P", "jax.NamedSharding"}),
         ("from jax.sharding import PartitionSpec as Q\nQ('x')", {"jax.P"}),
         ("jax.sharding.AxisType.Auto", {"jax.sharding.AxisType"}),
-        ("jax.devices()[0].platform", {"jax.devices"}),
-        ("lax.psum(lax.axis_index('x'), 'x')", {"lax.psum", "lax.axis_index"}),
-        ("%%every\njax.jit(f)", {"jax.jit"}),
-        ("import numpy as jnp\nnp.sin(x); x.sum()", set()),
-        ("jax", set()),
-        ("from jax._src import core\ncore.thing()", set()),
+        ("%%every\njax.devices()[0].platform", {"jax.devices"}),
+        ("import numpy as jnp\nnp.sin(x); from jax._src import a\na.b()", set()),
         ("jax.jit(", set()),
     ],
 )
@@ -96,7 +96,6 @@ def test_names_are_found_as_the_book_writes_them(code, names):
 
 def test_a_heading_may_write_a_name_with_hyphens():
     assert rank("lax.all_gather", "All-gather, and its sum", "Page") == (True, False)
-    assert rank("jax.P", "Pages", "The type P") == (False, True)
 
 
 def test_no_page_fills_the_list():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from cases import each_week
 from on_devices import devices
 from test_modules import MODULES
 
@@ -25,123 +26,52 @@ from examples import (
 from examples.communication import measure
 
 BLOCKS, WHOLE = jax.P("x", "y"), jax.P()
-LINE, COLUMNS = jax.P("x"), jax.P(None, "x")
-EACH = "float32", "float64", "complex64", "complex128"
+LINE, COLUMNS, BOTH = jax.P("x"), jax.P(None, "x"), jax.P(("x", "y"))
+FIELD, VECTOR = (24, 48, 16), (576,)
+LEFT, RIGHT = (48, 96), (96, 24)
+LAYERS = (LEFT, jax.P("x", ("z", "y"))), (RIGHT, jax.P(("z", "x"), "y"))
 
-# function, mesh, dtype, and for each argument its shape and where it lies
-FACTORS = [
-    (lu.lu_factor, mesh, dtype, ((n, n), BLOCKS))
-    for mesh, dtype, n in [
-        ((2, 4), "float64", 2048),  # with all windows
-        ((4, 2), "complex128", 32),
-        ((1, 8), "float32", 64),
-        ((8, 1), "complex64", 64),
-        ((2, 2), "float64", 30),  # which fills no panels
-        ((3, 1), "float32", 24),
-        ((1, 1), "float32", 8),
-    ]
-] + [
-    (cholesky.cho_factor, mesh, dtype, ((n, n), BLOCKS))
-    for mesh, dtype, n in [
-        ((2, 4), "float32", 256),
-        ((2, 4), "float64", 2048),  # with panels as wide as they become
-        ((4, 2), "complex128", 64),
-        ((1, 8), "float32", 128),
-        ((8, 1), "complex64", 128),
-        ((2, 2), "float64", 46),
-        ((3, 1), "float32", 66),
-        ((1, 1), "float32", 8),
-    ]
-]
-TRIANGLES = [
-    (block_qr.qr_blocks, mesh, dtype, (shape, BLOCKS))
-    for mesh, dtype, shape in [
-        ((2, 4), "float64", (256, 128)),  # with all windows
-        ((4, 2), "complex128", (64, 32)),
-        ((3, 2), "float32", (24, 48)),  # wide, its last panel narrower
-        ((8, 1), "complex64", (64, 64)),
-        ((1, 8), "float32", (64, 24)),
-        ((1, 1), "float32", (8, 8)),
-    ]
-]
-SOLUTIONS = [
-    (lu.solve, mesh, dtype, ((n, n), BLOCKS), (sides, WHOLE))
-    for mesh, dtype, n, sides in [
-        ((2, 4), "float32", 64, (64,)),
-        ((3, 2), "complex128", 42, (42, 5)),  # whose sides the mesh does not divide
-        ((1, 8), "float64", 64, (64, 8)),
-    ]
-]
-FIELD, REAL, PLANE, VECTOR = (24, 48, 16), (24, 48, 15), (24, 48), (576,)
-FIELDS = [
-    (function, mesh, dtype, (shape, spec))
-    for mesh in [(8, 1), (1, 8), (2, 4), (4, 2), (2, 2), (3, 1), (8,), (1, 1)]
-    for dtype, cut in [("complex64", jax.P(*"xy"[: len(mesh)]))]
-    for function, shape, spec in [
-        (fft.fftn, FIELD, cut),
-        (fft.ifftn, FIELD, jax.P(None, *cut)),
-        (fft.fftn_transposed, FIELD, cut),
-        (fft.ifftn_transposed, (48, 16, 24), cut),
-    ]
-]
-REALS = [
-    (fft.rfftn, mesh, dtype, (REAL, jax.P(*"xy"[: len(mesh)])))
-    for mesh in [(2, 4), (1, 8), (8,), (3, 2)]
-    for dtype in ("float32", "float64", "int8")
-]
-OTHERS = [
-    (function, mesh, dtype, (shape, spec))
-    for mesh, dtype in [
-        ((8,), "complex64"),
-        ((2, 4), "complex128"),
-        ((3,), "complex64"),
-    ]
-    for cut in [("x", "y")[: len(mesh)]]
-    for function, shape, spec in [
-        (fft.fft2, PLANE, jax.P(cut)),
-        (fft.ifft2, PLANE, jax.P(None, cut)),
-        (four_steps.fft, VECTOR, jax.P(cut)),
-        (four_steps.ifft, VECTOR, jax.P(cut)),
-        (four_steps.fft_transposed, VECTOR, jax.P(cut)),
-        (four_steps.ifft_transposed, (24, 24), jax.P(cut)),
-    ]
-]
-UNEVEN = [  # zeros fill what devices do not divide
-    (function, mesh, dtype, (shape, jax.P()))
-    for function, mesh, dtype, shape in [
-        (fft.rfftn_transposed, (3, 2), "float32", (7, 9, 11)),
-        (fft.ifft2, (2, 4), "complex64", (9, 7)),
-        (four_steps.fft, (2, 4), "float32", (1000,)),
-        (four_steps.ifft, (2, 4), "complex64", (1009,)),
-    ]
-]
-LAYERS = ((48, 96), jax.P("x", ("z", "y"))), ((96, 24), jax.P(("z", "x"), "y"))
-PRODUCTS = [
-    (matmul.summa, mesh, dtype, ((48, 96), BLOCKS), ((96, 24), BLOCKS))
-    for mesh, dtype in zip([(2, 4), (4, 2), (1, 8), (3, 2)], EACH, strict=True)
-] + [
-    (matmul.cannon, (2, 2), "float32", ((48, 96), BLOCKS), ((96, 24), BLOCKS)),
-    (matmul.cannon, (1, 1), "float32", ((48, 96), BLOCKS), ((96, 24), BLOCKS)),
-    (matmul.summa_25d, (2, 2, 2), "float32", *LAYERS),
+# Function, mesh, dtype, and for each argument its shape and where it lies: each
+# function once, each module on two meshes; the first two have all windows.
+CASES = [
+    (lu.lu_factor, (2, 4), "float64", ((2048, 2048), BLOCKS)),
+    (cholesky.cho_factor, (2, 4), "float64", ((2048, 2048), BLOCKS)),
+    (lu.lu_factor, (3, 1), "float32", ((24, 24), BLOCKS)),
+    (lu.solve, (3, 2), "complex128", ((42, 42), BLOCKS), ((42, 5), WHOLE)),
+    (cholesky.cho_factor, (3, 1), "float32", ((66, 66), BLOCKS)),
+    (block_qr.qr_blocks, (4, 2), "complex128", ((64, 32), BLOCKS)),
+    (block_qr.qr_blocks, (3, 2), "float32", ((24, 48), BLOCKS)),  # the last is narrow
+    (fft.fftn, (3, 1), "complex64", (FIELD, BLOCKS)),
+    (fft.ifftn, (8,), "complex64", (FIELD, COLUMNS)),
+    (fft.fftn_transposed, (4, 2), "complex64", (FIELD, BLOCKS)),
+    (fft.ifftn_transposed, (2, 4), "complex64", ((48, 16, 24), BLOCKS)),
+    (fft.rfftn, (2, 4), "float32", ((24, 48, 15), BLOCKS)),
+    (fft.rfftn_transposed, (3, 2), "float32", ((7, 9, 11), WHOLE)),  # zeros fill it
+    (fft.fft2, (2, 4), "complex128", ((24, 48), BOTH)),
+    (fft.ifft2, (2, 4), "complex64", ((9, 7), WHOLE)),
+    (four_steps.fft, (2, 4), "float32", ((1000,), WHOLE)),
+    (four_steps.ifft, (2, 4), "complex128", (VECTOR, BOTH)),
+    (four_steps.fft_transposed, (8,), "complex64", (VECTOR, LINE)),
+    (four_steps.ifft_transposed, (3,), "complex64", ((24, 24), LINE)),
+    (matmul.summa, (3, 2), "complex128", (LEFT, BLOCKS), (RIGHT, BLOCKS)),
+    (matmul.cannon, (2, 2), "float32", (LEFT, BLOCKS), (RIGHT, BLOCKS)),
     (matmul.summa_25d, (1, 2, 3), "float64", *LAYERS),
+    (collective_matmul.ring_matmul, (8,), "float32", (LEFT, LINE), (RIGHT, LINE)),
+    (collective_matmul.ag_matmul, (3,), "float64", (LEFT, LINE), (RIGHT, COLUMNS)),
+    (collective_matmul.matmul_rs, (3,), "float64", (LEFT, COLUMNS), (RIGHT, LINE)),
 ]
-RINGS = [
-    (function, mesh, dtype, ((48, 96), spec), ((96, 24), other))
-    for mesh, dtype in [((8,), "float32"), ((3,), "float64"), ((1,), "complex64")]
-    for function, spec, other in [
-        (collective_matmul.ring_matmul, LINE, LINE),
-        (collective_matmul.ag_matmul, LINE, COLUMNS),
-        (collective_matmul.matmul_rs, COLUMNS, LINE),
-    ]
+WEEKLY = [  # meshes of one row, of one column, and of one device
+    (lu.lu_factor, (1, 8), "complex64", ((64, 64), BLOCKS)),
+    (lu.lu_factor, (2, 2), "float64", ((30, 30), BLOCKS)),  # which fills no panels
+    (lu.solve, (1, 8), "float64", ((64, 64), BLOCKS), ((64, 8), WHOLE)),
+    (cholesky.cho_factor, (8, 1), "complex64", ((128, 128), BLOCKS)),
+    (cholesky.cho_factor, (1, 1), "float32", ((8, 8), BLOCKS)),
+    (block_qr.qr_blocks, (2, 4), "float64", ((256, 128), BLOCKS)),
+    (block_qr.qr_blocks, (1, 8), "float32", ((64, 24), BLOCKS)),
+    (fft.fftn, (1, 8), "complex64", (FIELD, BLOCKS)),
+    (matmul.summa, (1, 8), "complex64", (LEFT, BLOCKS), (RIGHT, BLOCKS)),
 ]
 USES = [  # of a factor of the matrix, which comes first
-    (
-        definite.cho_solve_blocks,
-        (2, 4),
-        "float32",
-        ((96, 96), BLOCKS),
-        ((96, 24), BLOCKS),
-    ),
     (
         definite.cho_solve_blocks,
         (3, 2),
@@ -149,28 +79,14 @@ USES = [  # of a factor of the matrix, which comes first
         ((384, 384), BLOCKS),
         ((384, 96), BLOCKS),
     ),
-    (definite.cho_inv, (2, 4), "float64", ((384, 384), BLOCKS)),
     (definite.cho_inv, (3, 2), "complex64", ((96, 96), BLOCKS)),
     (definite.cho_logdet, (2, 4), "complex128", ((96, 96), BLOCKS)),
-    (definite.cho_logdet, (3, 2), "float32", ((96, 96), BLOCKS)),
 ]
 # What they predict from is a number, or two arrays: their own tests compare.
 ELSEWHERE = {
     f"examples.{name}": Path(__file__).with_name(name) / f"test_{name}.py"
     for name in ("real_vector", "secular")
 }
-CASES = (
-    USES
-    + FACTORS
-    + TRIANGLES
-    + SOLUTIONS
-    + FIELDS
-    + REALS
-    + OTHERS
-    + UNEVEN
-    + PRODUCTS
-    + RINGS
-)
 
 
 def describe(case):
@@ -190,59 +106,27 @@ def describe_factor(a):
 
 
 def name(case):
-    function, mesh, dtype, ((n, *_), _), *_ = case
-    return f"{function.__name__}-{'x'.join(map(str, mesh))}-{dtype}-{n}"
-
-
-def predict(function, *arguments):
-    module = importlib.import_module(function.__module__)
-    return module.cost(function, *arguments)
-
-
-# One of each function, two of each module, on several devices; meshes, sizes and types
-# differ. With all windows each that is made in windows.
-GATE = """
-    lu_factor-2x4-float64-2048 lu_factor-3x1-float32-24 solve-3x2-complex128-42
-    cho_factor-2x4-float64-2048 cho_factor-3x1-float32-66
-    qr_blocks-4x2-complex128-64 qr_blocks-3x2-float32-24
-    cho_solve_blocks-3x2-float64-384 cho_inv-3x2-complex64-96
-    cho_logdet-2x4-complex128-96
-    fftn-3x1-complex64-24 ifftn-8-complex64-24 fftn_transposed-4x2-complex64-24
-    ifftn_transposed-2x4-complex64-48 rfftn-2x4-float32-24
-    rfftn_transposed-3x2-float32-7 fft2-2x4-complex128-24 ifft2-2x4-complex64-9
-    fft-2x4-float32-1000 ifft-2x4-complex128-576 fft_transposed-8-complex64-576
-    ifft_transposed-3-complex64-24
-    summa-3x2-complex128-48 cannon-2x2-float32-48 summa_25d-1x2x3-float64-48
-    ring_matmul-8-float32-48 ag_matmul-3-float64-48 matmul_rs-3-float64-48
-"""
+    function, mesh, *_ = case
+    return f"{function.__name__}-{'x'.join(map(str, mesh))}"
 
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(
-            case, marks=() if name(case) in GATE.split() else pytest.mark.weekly
-        )
-        for case in CASES
-    ],
-    ids=[name(case) for case in CASES],
+    [*CASES, *USES, *map(each_week, WEEKLY)],
+    ids=map(name, [*CASES, *USES, *WEEKLY]),
 )
 def test_what_is_sent_is_what_cost_says(case):
     function, mesh, *_ = case
+    module = importlib.import_module(function.__module__)
     with jax.enable_x64(True), devices(mesh):
         arguments = describe(case)
-        program, cost = measure(function, *arguments), predict(function, *arguments)
+        program = measure(function, *arguments)
+        cost = module.cost(function, *arguments)
     assert program.sent == getattr(cost, "sent", cost)
     if hasattr(cost, "counts"):
         assert program.counts == cost.counts
     if hasattr(cost, "parts"):
         assert sum(cost.parts.values()) == cost.sent
-
-
-def test_the_gate_has_some_of_each_function():
-    """So that no name there is one of no case."""
-    cases = {name(case): case[0] for case in CASES}
-    assert {cases[each] for each in GATE.split()} == {*cases.values()}
 
 
 def test_every_module_with_a_cost_is_here_and_the_largest_case_has_all_windows():
@@ -253,8 +137,9 @@ def test_every_module_with_a_cost_is_here_and_the_largest_case_has_all_windows()
         for node in body
         if isinstance(node, ast.FunctionDef) and node.name == "cost"
     }
-    assert {case[0].__module__ for case in CASES}.isdisjoint(ELSEWHERE)
-    assert {case[0].__module__ for case in CASES} | {*ELSEWHERE} == having
+    here = {case[0].__module__ for case in CASES + USES}
+    assert here.isdisjoint(ELSEWHERE)
+    assert here | {*ELSEWHERE} == having
     for module, test in ELSEWHERE.items():
         assert f"{module.removeprefix('examples.')}.cost(" in test.read_text()
     with devices((2, 4)):

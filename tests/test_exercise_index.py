@@ -24,19 +24,29 @@ and keep it. Then rest.
 1
 ```
 """
+SOLUTION = """
+```{code-cell}
+:tags: [solution, one-tag]
+
+x = 1
+
+y = 2
+```
+"""
 INDEX = "# Book\n\n```{toctree}\nz/first\na/second\nreference/exercises\n```\n"
 
 
-@pytest.fixture
-def site(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
     """Build a book with one page of exercises, and the index of them."""
+    folder = tmp_path_factory.mktemp("exercises")
     pages = {
         "index.md": INDEX.replace("a/second\n", ""),
-        "z/first.md": HEAD + PAGE.format(name="one"),
+        "z/first.md": HEAD + PAGE.format(name="one") + SOLUTION,
         "reference/exercises.md": "# Exercises\n\n```{exercise-index}\n```\n",
     }
     return Site(
-        tmp_path,
+        folder,
         pages,
         extensions=["myst_nb", "exercise_index"],
         myst_enable_extensions=["colon_fence"],
@@ -50,32 +60,40 @@ def words(html):
     return " ".join(re.sub("<[^>]*>", "", html).split())
 
 
-def test_an_exercise_is_listed_with_what_it_asks(site):
+def test_an_exercise_is_listed_with_what_it_asks_and_a_link_to_it(site):
     html = site("reference/exercises.html")
     assert "One of them (easy): Find one, as the page says, and keep it." in words(html)
     assert "Then rest" not in words(html)
     assert "The page of one" in words(html)
+    assert 'href="../z/first.html#exercise-one-tag"' in html
+    (box,) = re.findall(r'<div class="[^"]*admonition[^>]*>', site("z/first.html"))
+    assert 'id="exercise-one-tag"' in box
     assert site.warnings == ""
 
 
-def test_the_link_leads_to_the_exercise_itself(site):
-    assert 'href="../z/first.html#exercise-one-tag"' in site("reference/exercises.html")
-    (box,) = re.findall(r'<div class="[^"]*admonition[^>]*>', site("z/first.html"))
-    assert 'id="exercise-one-tag"' in box
+def test_its_difficulty_is_lines_and_wrong_answers(site):
+    """Two lines of a solution, and ways to be wrong; no page needs to change for it."""
+    docs = site.folder / "docs"
+    page = Page(docs / "z/first.md", docs)
+    (exercise,) = page.exercises
+    file = wrong_answers(exercise, page)
+    file.parent.mkdir(parents=True)
+    for wrong, level in (3, "easy"), (4, "medium"), (6, "medium"), (7, "hard"):
+        file.write_text("[[wrong]]\nanswer = '1'\n" * wrong)
+        assert difficulty(exercise, page) == level
+    file.unlink()
 
 
 def test_exercises_come_go_and_change_in_the_order_of_the_contents(site):
     docs = site.folder / "docs"
     (docs / "a").mkdir()
-    (docs / "a/second.md").write_text(HEAD + PAGE.format(name="two"))
     (docs / "index.md").write_text(INDEX)
-    site.build()
-    html = words(site("reference/exercises.html"))
-    assert 0 < html.find("One of them (easy): ") < html.find("Two of them (easy): ")
-    (docs / "a/second.md").write_text(HEAD + PAGE.format(name="three"))
-    site.build()
-    html = words(site("reference/exercises.html"))
-    assert "Three of them (easy): " in html
+    for name in "two", "three":
+        (docs / "a/second.md").write_text(HEAD + PAGE.format(name=name))
+        site.build()
+        html = words(site("reference/exercises.html"))
+        place = html.find(f"{name.title()} of them (easy): ")
+        assert 0 < html.find("One of them (easy): ") < place
     assert "Two of them (easy): " not in html
     (docs / "a/second.md").unlink()
     (docs / "index.md").write_text(INDEX.replace("a/second\n", ""))
@@ -83,58 +101,16 @@ def test_exercises_come_go_and_change_in_the_order_of_the_contents(site):
     assert "Three of them (easy): " not in words(site("reference/exercises.html"))
 
 
-def page(text):
-    return Page(Path("/docs/a/page.md"), Path("/docs"), source=text)
+def test_each_box_of_an_exercise_has_the_tag_of_the_stub_below_it():
+    note = ":::{admonition} Note\nWords.\n:::\n"
+    two = PAGE.format(name="two").partition("# ")[2]
+    text = HEAD + PAGE.format(name="one") + note + two
+    page = Page(Path("/docs/a/page.md"), Path("/docs"), source=text)
+    assert [exercise.name for exercise in page.exercises] == ["one-tag", "two-tag"]
 
 
-def test_a_box_of_another_kind_is_no_exercise():
-    text = "# A page\n\n:::{admonition} Note\nWords.\n:::\n"
-    assert page(text).exercises == []
-
-
-def test_each_exercise_has_the_tag_of_the_stub_below_it():
-    both = page(
-        HEAD + PAGE.format(name="one") + PAGE.format(name="two").partition("# ")[2]
-    )
-    assert [exercise.name for exercise in both.exercises] == ["one-tag", "two-tag"]
-
-
-SOLUTION = """
-```{{code-cell}}
-:tags: [solution, one-tag]
-
-{}
-```
-"""
-
-
-@pytest.mark.parametrize(
-    ("lines", "wrong", "level"),
-    [(3, 2, "easy"), (4, 2, "medium"), (8, 0, "medium"), (8, 1, "hard")],
-)
-def test_its_difficulty_is_lines_and_wrong_answers(lines, wrong, level, tmp_path):
-    text = PAGE.format(name="one") + SOLUTION.format("x = 1\n\n" * lines)
-    page = Page(tmp_path / "docs/page.md", tmp_path / "docs", source=HEAD + text)
-    (exercise,) = page.exercises
-    if wrong:
-        file = wrong_answers(exercise, page)
-        file.parent.mkdir(parents=True)
-        file.write_text("[[wrong]]\nanswer = '1'\n" * wrong)
-    assert difficulty(exercise, page) == level
-
-
-@pytest.mark.parametrize(
-    ("statement", "begins"),
-    [
-        (
-            "Find the row of `a.T` that device 3 holds, in words. Draw it.",
-            "Find the row of `a.T` that device 3 holds, in words.",
-        ),
-        ("Count. Then say\nin a word why. No.", "Count. Then say in a word why. No."),
-        ("No end", "No end."),
-        ("Make it so:\n\n- one\n", "Make it so."),
-        ("As [here](x.md) for `a.b`?", "As here for `a.b`."),
-    ],
-)
-def test_it_is_told_how_a_statement_begins(statement, begins):
-    assert first_sentence(statement) == begins
+def test_the_first_sentences_say_what_is_asked():
+    text = "Find the row of `a.T` that [device 3](x.md) holds,\nin words. Draw it."
+    found = "Find the row of `a.T` that device 3 holds, in words."
+    assert first_sentence(text) == found
+    assert first_sentence("Make it so:\n\n- one\n") == "Make it so."

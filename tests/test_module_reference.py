@@ -1,14 +1,18 @@
-"""The reference lists every module, and has a page for each, which writes itself."""
+"""The reference has a line and a page for each module, with what one cell gave."""
 
 import posixpath
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 from sphinx.util.inventory import InventoryFile
-from tiny_site import Site
+from tiny_site import HEAD, Site
 
 from book import module_reference
-from book.page import Page
+
+ROOT = Path(__file__).parents[1]
+MODULES = module_reference.files(ROOT / "src/examples")
 
 MODULE = '''"""{name}: one idea, in
 one sentence.
@@ -62,164 +66,211 @@ def test_it_returns_x():
 def test_two_of_x_are_a_pair(x):
     pass
 """
+TAUGHT = f"""{HEAD}
+# The first page
+
+```{{code-cell}}
+:fold: The drawing
+
+from IPython.display import HTML
+
+HTML('<svg role="img" aria-label="a half"><title>one half</title></svg>')
+```
+
+```{{code-cell}}
+half = 4
+```
+
+```{{code-cell}}
+:expect: 4 of eight
+
+print(half, "of eight")
+```
+"""
+CHOICE = """[first]
+page = "part/first"
+cell = '{}'
+shows = "A half, `drawn`."
+"""
+DRAWN = CHOICE.format("The drawing")
+FILES = {
+    "pyproject.toml": '[project]\nrequires-python = ">=3.12"\ndependencies = []\n',
+    "tests/first/test_first.py": TESTS,
+    f"docs/{module_reference.FORMER}": 'first = ["gone", "first"]',
+    "docs/index.md": "# Book\n\n```{toctree}\npart/first\nreference/modules\n```\n",
+    "docs/part/first.md": TAUGHT,
+    "docs/reference/modules.md": LIST,
+}
 
 
 def write(folder, name):
     """Write a module, and its page."""
-    (folder / f"src/examples/{name}.py").write_text(MODULE.format(name=name))
-    docs = folder / "docs"
-    (docs / "reference/modules").mkdir(parents=True, exist_ok=True)
-    for file, text in module_reference.stubs(docs, folder / "src/examples").items():
+    examples, docs = folder / "src/examples", folder / "docs"
+    for place in examples, docs / "reference/modules":
+        place.mkdir(parents=True, exist_ok=True)
+    (examples / f"{name}.py").write_text(MODULE.format(name=name))
+    for file, text in module_reference.stubs(docs, examples).items():
         file.write_text(text)
 
 
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """Build a book with one page about the module `first`, and the reference."""
-    examples = tmp_path / "src/examples"
-    examples.mkdir(parents=True)
-    (tmp_path / "tests/first").mkdir(parents=True)
-    (tmp_path / "tests/first/test_first.py").write_text(TESTS)
-    names = tmp_path / "docs" / module_reference.FORMER
-    names.parent.mkdir(parents=True)
-    names.write_text('first = ["before"]')
-    write(tmp_path, "first")
-    monkeypatch.syspath_prepend(examples)
-    monkeypatch.setattr("book.module_reference.PACKAGE", "")
-    toctree = "# Book\n\n```{toctree}\npart/first\nreference/modules\n```\n"
-    pages = {
-        "index.md": toctree,
-        "part/first.md": "# The first page\n",
-        "reference/modules.md": LIST,
-    }
-    return Site(
-        tmp_path,
-        pages,
-        extensions=[
-            "myst_nb",
-            "sphinx_design",
-            "module_directives",
-        ],
-        myst_enable_extensions=["colon_fence"],
-        execution_modules=str(examples),
-        nb_execution_cache_path=str(tmp_path / "cache"),
-        nitpicky=True,
-        nitpick_ignore=[("py:class", "int")],
-    )
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """Return what builds a book with a page about the module `first`."""
+    cache = tmp_path_factory.mktemp("cache")  # so that its cells run once
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("book.module_reference.PACKAGE", "")
+
+        def build(folder, choice=DRAWN):
+            write(folder, "first")
+            patch.syspath_prepend(folder / "src/examples")
+            for path, text in FILES.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            return Site(
+                folder,
+                {module_reference.PICTURES: choice},
+                extensions=[
+                    "myst_nb",
+                    "sphinx_design",
+                    "downloads",
+                    "module_directives",
+                ],
+                myst_enable_extensions=["colon_fence"],
+                execution_modules=str(folder / "src/examples"),
+                nb_execution_allow_errors=True,
+                nb_execution_cache_path=str(cache),
+                nb_execution_mode="cache",
+                nitpicky=True,
+                nitpick_ignore=[("py:class", "int")],
+            )
+
+        yield build
+
+
+@pytest.fixture(scope="module")
+def site(build, tmp_path_factory):
+    """The book that no test changes."""
+    return build(tmp_path_factory.mktemp("site"))
 
 
 def words(html):
     return " ".join(re.sub("<[^>]*>", "", html).split())
 
 
-def test_the_list_has_a_line_for_each_module(site):
+def test_the_list_has_a_line_for_each_module_which_old_ids_lead_to(site):
     html = site("reference/modules.html")
     (line,) = re.findall(r"<tr.*?</tr>", html.split("<tbody>")[1], re.S)
     assert words(line) == "first first: one idea, in one sentence The first page 32 JAX"
     assert 'href="modules/first.html"' in line
     assert 'href="../part/first.html"' in line
-    assert site.warnings == ""
-
-
-def test_what_once_stood_on_the_list_leads_to_the_line_of_its_module(site):
-    line = site("reference/modules.html").split("<tbody>")[1]
-    old = "module-first", "first", "module-first", "first.first", "first.Pair.words"
-    for name in old:
+    for name in (
+        "module-first",
+        "first",
+        "first.first",
+        "first.Pair.words",
+        "first.gone",
+    ):
         assert f'id="{name}"' in line
-
-
-def test_a_name_that_a_module_had_once_still_leads_there_and_one_it_has_is_not_told(
-    site,
-):
-    names = site.folder / "docs" / module_reference.FORMER
-    for gone in "gone", "Pair.left":
-        names.write_text(f'first = ["{gone}", "first"]')
-        site.build()
-        for page in "reference/modules.html", "reference/modules/first.html":
-            html = site(page)
-            assert html.count(f'id="first.{gone}"') == 1
-            assert html.count('id="first.first"') == 1
-    assert site.warnings == ""
-
-
-def test_a_list_with_a_place_for_a_filter_loads_it(site):
-    assert "filter.js" in site("reference/modules.html")
+    assert "filter.js" in html
     assert "filter.js" not in site("part/first.html")
+    assert site.warnings == ""
 
 
 def test_a_module_has_its_idea_its_file_its_page_and_its_functions(site):
     html = site("reference/modules/first.html")
     head = words(html.partition("<h1>first")[2].partition("<h2>")[0])
     assert "first: one idea, in one sentence. Save first.py" in head
-    assert "licence" not in head
+    assert "free to use without a notice" in head
     assert 'href="../../modules/first.py" download' in html
     assert '<a class="reference internal" href="../../part/first.html">' in html
     assert '<a class="reference internal" href="../modules.html">' in html
-    assert "The first page" in words(html)
-    assert 'id="first.first"' in html
+    for name in "first.first", "first.gone":
+        assert html.count(f'id="{name}"') == 1
     assert "Return x again, as ints are." in words(html)
     assert "<p>In words: the pair.</p>" in html
-    assert site.warnings == ""
+    with (site.out / "objects.inv").open("rb") as file:
+        names = InventoryFile.load(file, "", posixpath.join)["py:function"]
+    assert names["first.first"].uri == "reference/modules/first.html#first.first"
 
 
-@pytest.mark.parametrize(
-    ("name", "end"), [("MIT-0", "free to use without a notice"), ("ISC", "ISC")]
-)
-def test_a_module_page_says_what_its_file_says_of_the_licence(name, end, tmp_path):
-    (file := tmp_path / "a.py").write_text(f"# SPDX-License-Identifier: {name}\n")
-    [words] = module_reference.licence(file)
-    assert words.startswith("licence ")
-    assert words.endswith(end)
-
-
-def test_the_rest_of_the_docstring_is_prose_and_its_legend_stays_laid_out(site):
+def test_a_module_has_its_cost_its_tests_as_sentences_and_the_whole_file(site):
     html = site("reference/modules/first.html")
     assert "<p>And its cost.</p>" in html
     assert "x    [N@x]    an array" in re.sub("<[^>]*>", "", html)
     _, run = html.split('id="copy-it-and-run-it"')
     assert "python first.py" in words(run)
     assert "it needs JAX only" in words(run)
-
-
-def test_the_names_of_its_tests_are_sentences(site):
-    html = words(site("reference/modules/first.html"))
-    assert "2 sentences, each the name of a test in tests/first/test_first.py" in html
-    assert "It returns x. Two of x are a pair." in html
-    (site.folder / "tests/first/test_first.py").write_text(
-        "def test_x_stays():\n    pass\n"
+    assert "2 sentences, each the name of a test in tests/first/test_first.py" in words(
+        run
     )
+    assert "It returns x. Two of x are a pair." in words(run)
+    assert "Two things." in words(html.split('id="source-first"')[1])
+
+
+def picture(site):
+    """Return the part of the module's page with the picture."""
+    html = site("reference/modules/first.html").partition('class="module-picture')[2]
+    return html.partition("<section")[0]
+
+
+def test_a_module_shows_what_a_cell_gave_and_links_to_it(site):
+    shown = picture(site)
+    assert '<svg role="img" aria-label="a half">' in shown
+    assert "The drawing" not in shown
+    assert "HTML(" not in shown
+    assert "IPython" not in shown  # the other form of that output
+    assert 'A half, <code class="docutils literal' in shown
+    assert 'href="../../part/first.html' in shown
+
+
+def test_what_changes_is_shown_by_the_next_build(build, tmp_path):
+    site = build(tmp_path)
+    (tmp_path / "tests/first/test_first.py").write_text("def test_x_stays(): ...\n")
+    write(tmp_path, "second")
     site.build()
-    html = words(site("reference/modules/first.html"))
-    assert "X stays." in html
-    assert "It returns x." not in html
-
-
-def test_objects_are_in_the_inventory_with_the_page_of_their_module(site):
-    with (site.out / "objects.inv").open("rb") as file:
-        names = InventoryFile.load(file, "", posixpath.join)["py:function"]
-    assert names["first.first"].uri == "reference/modules/first.html#first.first"
-
-
-def test_the_whole_file_stands_on_the_page_and_in_its_markdown(site):
-    html = site("reference/modules/first.html")
-    whole = words(html.split('id="source-first"')[1])
-    assert "Two things." in whole
-    page = Page(site.folder / "docs/reference/modules/first.md", site.folder / "docs")
-    text = module_reference.text(page, site.folder / "src/examples", "first")
-    assert "literalinclude} ../../../src/examples/first.py" in text
-
-
-def test_a_new_module_appears_and_a_removed_one_goes(site):
-    write(site.folder, "second")
-    site.build()
+    assert "X stays." in words(site("reference/modules/first.html"))
     assert 'id="module-second"' in site("reference/modules.html")
-    (site.folder / "src/examples/second.py").unlink()
-    (site.folder / "docs/reference/modules/second.md").unlink()
+    (tmp_path / "src/examples/second.py").unlink()
+    (tmp_path / "docs/reference/modules/second.md").unlink()
     site.build()
     assert 'id="module-second"' not in site("reference/modules.html")
-
-
-def test_a_module_without_a_page_is_told(site):
-    (site.folder / "src/examples/third.py").write_text(MODULE.format(name="third"))
+    (tmp_path / "src/examples/third.py").write_text(MODULE.format(name="third"))
     site.build()
     assert "third.py has no page yet: run `python tools/copies.py`" in site.warnings
+
+
+def choose(site, choice):
+    """Select another cell, and build the site again."""
+    (site.folder / "docs" / module_reference.PICTURES).write_text(choice)
+    site.build()
+
+
+def test_a_cell_that_is_gone_fails_each_build_until_it_is_back(build, tmp_path):
+    site = build(tmp_path, CHOICE.format("The painting"))
+    for _ in range(2):
+        assert "no cell has a line that begins with 'The painting'" in site.warnings
+        assert "reference/modules/first.md" in site.warnings
+        assert "A half, " in site("reference/modules/first.html")
+        site.build()
+    choose(site, CHOICE.format("half = 4"))
+    assert "that cell gives nothing to see" in site.warnings
+    choose(site, CHOICE.format("print(half"))
+    assert site.warnings == ""
+    page = tmp_path / "docs/part/first.md"
+    page.write_text(TAUGHT.replace("half = 4", "half = 3").replace(": 4 of", ": 3 of"))
+    site.build()
+    assert "3 of eight" in picture(site)
+    text = site("reference/modules/first.md")
+    assert "# first\n\nfirst: one idea" in text
+    assert "A half, `drawn`.\n\n```text\n3 of eight\n```\n" in text
+    assert site.warnings == ""
+
+
+def test_every_module_has_a_picture_and_no_other():
+    declared = tomllib.loads((ROOT / "docs" / module_reference.PICTURES).read_text())
+    assert [*declared] == [file.stem for file in MODULES]
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: file.stem)
+def test_a_module_says_what_it_costs(file):
+    assert module_reference.COST.search(module_reference.description(file))

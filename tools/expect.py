@@ -2,8 +2,8 @@
 
 Compares the outputs of the last build with the `expect` of each cell, and shows every
 difference; `--write` puts the outputs into the pages. A cell that prints text and has
-no expectation gets one, where its page uses them. Read what is written: it is what the
-program said, not what is true. It never runs in CI.
+no expectation gets one. Read what is written: it is what the program said, not what is
+true. It never runs in CI.
 """
 
 import os
@@ -56,14 +56,13 @@ def replace_expectation(lines, cell, text):
         lines[start:end] = [f":{line}" for line in header]
 
 
-def differences(page, cells):
+def differences(cells):
     """Yield each cell with another expectation than what it shows, that, and faults.
 
     Faults are words of it that another run would not show.
     """
-    strict = any(cell.options for cell in page.code)
     for cell, outputs in cells:
-        options = {option for option, _ in guards.faults(cell, outputs, strict=strict)}
+        options = {option for option, _ in guards.faults(cell, outputs)}
         if "expect" in options:
             text = guards.visible_text(outputs)
             yield cell, text, guards.find_fleeting(text, outputs)
@@ -76,7 +75,7 @@ def main(arguments) -> int:
     left = refused = 0
     for page in site_cells.find_pages({*arguments} - {"--write"}):
         lines, cells = page.text.split("\n"), site_cells.read_cells(page)
-        for cell, text, differs in reversed([*differences(page, cells)]):
+        for cell, text, differs in reversed([*differences(cells)]):
             wanted = guards.tidy(cell.options.get("expect", ""))
             print(f"{page.file}:{cell.line}\n{guards.difference(wanted, text)}\n")
             if differs:

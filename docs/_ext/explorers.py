@@ -75,14 +75,14 @@ def cell(text) -> nodes.paragraph:
 
 
 def directive_text(part) -> str:
-    """Return a directive as Markdown: its content, or the tables.
+    """Return a directive as Markdown: the tables.
 
     Raises ValueError for an explorer that is not there.
     """
     if part.argument not in NAMES:
         raise ValueError(f"no explorer {part.argument}: pass one of {NAMES}")
-    if part.content or "exercise" in part.options:
-        return part.content
+    if "exercise" in part.options:
+        return ""
     titles = tables(part.argument, part.options).items()
     return "\n\n".join(f"**{title}**\n\n{markdown(rows)}" for title, rows in titles)
 
@@ -108,7 +108,6 @@ class Explorer(SphinxDirective):
         "exercise": directives.unchanged_required,
         "few": directives.flag,
     }
-    has_content = True  # what stands there in place of tables that another page has
 
     def run(self):
         """Return a place with the tables of the explorer that is named."""
@@ -121,9 +120,7 @@ class Explorer(SphinxDirective):
         self.env.metadata[self.env.docname].setdefault("explores", set()).add(name)
         more = [*self.options.get("class", []), *self.answers(name)]
         place = nodes.container(classes=["explorer", f"explorer-{name}", *more])
-        if self.content:
-            place += self.parse_content_to_nodes()
-        elif "exercise" not in self.options:
+        if "exercise" not in self.options:
             for title, rows in tables(name, self.options).items():
                 place += nodes.rubric(title, title)
                 place += table(rows)

@@ -23,10 +23,10 @@ from book.facts import fill_facts
 from book.page import Block, code_cell, parts, rewrite_markdown
 from book.plain_markdown import to_markdown
 
-COLLAPSED = {"solution", "hide-cell", "hide-input", "check", "fold"}
+COLLAPSED = {"hide-cell", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
 LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
-LOOKS = {"caption", "class", "dedent", "emphasize-lines", "language", "linenos", "name"}
+INCLUDED = {"dedent", "language", "pyobject"}  # the options of code that is included
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 NOTE = """\
@@ -134,13 +134,13 @@ def source_of(path, name) -> str:
 def include_file(block, folder) -> str:
     """Return a `literalinclude` as a fence with the code in it."""
     path = folder / block.argument
-    if other := block.options.keys() - LOOKS - {"pyobject"}:
+    if other := block.options.keys() - INCLUDED:
         raise ValueError(f"literalinclude of {path.name} with {sorted(other)}")
     name = block.options.get("pyobject")
     code = source_of(path, name) if name else path.read_text().rstrip("\n")
     language = block.options.get("language", LANGUAGES.get(path.suffix, "text"))
     marks = "````" if "```" in code else "```"
-    return textwrap.indent(f"{marks}{language}\n{code}\n{marks}", block.indent)
+    return f"{marks}{language}\n{code}\n{marks}"
 
 
 def markdown(text, folder) -> str:
@@ -165,10 +165,7 @@ def fill_block(block, folder) -> str:
         return include_file(block, folder)
     if block.name in (None, "code-cell") or not block.content:
         return block.source
-    inner = textwrap.indent(block.content, block.indent)
-    return block.source.replace(
-        inner, textwrap.indent(markdown(block.content, folder), block.indent)
-    )
+    return block.source.replace(block.content, markdown(block.content, folder))
 
 
 def insert_outputs(page, text, outputs) -> str:
@@ -179,7 +176,7 @@ def insert_outputs(page, text, outputs) -> str:
     gave = iter(outputs or [[]] * len(page.code))
     found = []
     for part in parts(text):
-        if isinstance(part, Block) and part.name == "code-cell" and not part.depth:
+        if isinstance(part, Block) and part.name == "code-cell":
             cell, given = code_cell(part), next(gave)
             error = guards.find_error(given)
             texts = [guards.visible_text(given), ": ".join(error[:2]) if error else ""]

@@ -17,8 +17,7 @@ import re
 from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
 
 KNOWN = {"load", "mystnb", "tags"}  # the options of others
-SPOKEN = {"check", "expect"}  # or not seen:
-SPOKEN |= {"hide-cell", "hide-output", "remove-cell", "remove-output"}
+SPOKEN = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 FRAMES = re.compile(r"\s*(This error occurs at source:|-{20}|For simplicity).*", re.S)
@@ -104,10 +103,10 @@ def clean_message(message) -> str:
 # ----------------------------------------------------------------------- judgement
 
 
-def faults(cell, outputs, *, strict):
+def faults(cell, outputs):
     """Yield each option that a cell does not fulfil, and the fault.
 
-    strict: whether text that nothing expects is a fault
+    Text that nothing expects is a fault of `expect`.
     """
     for name in cell.others.keys() - KNOWN:
         yield "option", f"has an option that nothing knows: {name}"
@@ -119,7 +118,7 @@ def faults(cell, outputs, *, strict):
         for words in RULES[option](cell, wanted, outputs):
             yield option, words
     text = visible_text(output for output in outputs if must_be_expected(cell, output))
-    if strict and text and not SPOKEN & {*cell.options, *cell.tags}:
+    if text and not SPOKEN & {*cell.options, *cell.tags}:
         yield "expect", f"prints what nothing expects\n{text}"
 
 

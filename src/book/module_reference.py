@@ -25,7 +25,7 @@ from book.page import PAGES_OF_MODULES, Page, pages
 PACKAGE = "examples."
 PICTURES = "reference/data/modules.toml"
 FORMER = "reference/data/former.toml"
-LICENCES = {"MIT-0": "licence MIT-0: free to use without a notice"}
+LICENCE = "licence MIT-0: free to use without a notice"  # each file says so
 NAMES = {"jax": "JAX", "numpy": "NumPy", "optax": "Optax", "orbax": "Orbax"}
 COST = re.compile(
     r"\b([Cc]ost|sen[dt]s?|messages?|compilation|reads|Nothing runs|looked at)\b"
@@ -219,12 +219,6 @@ def link_to_file(file, page) -> str:
     )
 
 
-def licence(file) -> list[str]:
-    """Return what a user must know of the licence that a file names, if it does."""
-    match = re.search(r"SPDX-License-Identifier: (\S+)", file.read_text())
-    return [LICENCES.get(match[1], f"licence {match[1]}")] if match else []
-
-
 def links_line(file, page, others) -> str:
     """Return the line with the file, its size, needs and licence, and its pages."""
     back = relpath(page.docs / f"{PAGES_OF_MODULES}.md", page.file.parent)
@@ -232,7 +226,7 @@ def links_line(file, page, others) -> str:
         f"Save {link_to_file(file, page)}",
         f"{count_lines(file)} lines",
         f"needs {needs(file)}",
-        *licence(file),
+        LICENCE,
         *(link(other, page) for other in explaining_pages(file, others)),
         f"[all modules]({back})",
     ]

@@ -25,6 +25,7 @@ SYNTAX = MdParserConfig(
     disable_syntax=["inline"],  # blocks are enough, and twice as fast
 )
 SHORT = re.compile(r":(?:[\w-]+:|#)")  # an option on a line of its own, or a comment
+FENCES = "fence", "colon_fence"
 GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
 SENTENCE = re.compile(r".+?(?:[.?](?=\s)|$)")
@@ -57,9 +58,6 @@ class Block:
         content: what stands below the options.
         source: all of it.
         lines: of the whole block, the first and the one after the last, from 0.
-        marks: its fence, such as three colons.
-        indent: the blanks before the fence.
-        depth: how many lists and quotes it stands in.
     """
 
     name: str | None
@@ -70,12 +68,9 @@ class Block:
     content: str
     source: str
     lines: tuple[int, int]
-    marks: str
-    indent: str
-    depth: int
 
 
-def block(token, text, depth) -> Block:
+def block(token, text) -> Block:
     """Return a token of the parser as a block of this text."""
     name, argument = split_info(token.info.strip())
     lines = token.content.rstrip("\n").split("\n")
@@ -84,10 +79,9 @@ def block(token, text, depth) -> Block:
     options, places = (
         read_yaml(header, first) if name == "code-cell" else (raw_options(header), {})
     )
-    own = text.split("\n")[slice(*token.map)]
-    indent = own[0][: len(own[0]) - len(own[0].lstrip())]
-    content, source = "\n".join(lines[count:]).strip("\n"), "\n".join(own)
-    rest = header, content, source, tuple(token.map), token.markup, indent, depth
+    source = "\n".join(text.split("\n")[slice(*token.map)])
+    content = "\n".join(lines[count:]).strip("\n")
+    rest = header, content, source, tuple(token.map)
     return Block(name, argument, options, places, *rest)
 
 
@@ -161,13 +155,9 @@ def parse(text):
 
 @lru_cache(maxsize=256)
 def blocks(text) -> list[Block]:
-    """Return the fenced parts of a text, those in lists and quotes as well."""
-    found, depth = [], 0
-    for token in parse(text):
-        depth += token.nesting
-        if token.type in ("fence", "colon_fence"):
-            found.append(block(token, text, depth))
-    return found
+    """Return the fenced parts of a text."""
+    tokens = (token for token in parse(text) if token.type in FENCES)
+    return [block(token, text) for token in tokens]
 
 
 # ------------------------------------------------------------------- running text
@@ -365,7 +355,7 @@ class Page:
         front = self.tokens and self.tokens[0].type == "front_matter"
         last = self.tokens[0].map[1] if front else 0
         for each in self.blocks:
-            if each.name == "code-cell" and not each.depth:
+            if each.name == "code-cell":
                 found += [markdown_cell(lines, last, each.lines[0]), code_cell(each)]
                 last = each.lines[1]
         found.append(markdown_cell(lines, last, len(lines)))

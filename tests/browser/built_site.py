@@ -1,23 +1,69 @@
 """Where the built site and axe-core lie (`$SITE`, `$AXE` say otherwise); a server."""
 
 import functools
+import gzip
 import os
-import threading
-from contextlib import contextmanager
-from http.server import ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 BUILD = Path(__file__).resolve().parents[2] / "docs/_build"
-SITE = Path(os.environ.get("SITE", BUILD / "html"))
+SITE = Path(os.environ.get("SITE", BUILD / "html")).resolve()
+FILES = SITE.as_uri() + "/"  # the address of a site that is opened without a server
 LIMIT = 300_000  # milliseconds, which only end a hang
 AXE = Path(os.environ.get("AXE", BUILD / "npm/node_modules/axe-core/axe.min.js"))
+TEXTS = {".css", ".html", ".js", ".json", ".svg"}
+# Among the links of a long listing one rule takes minutes: it compares each with each.
+AUDIT = """(async ({include = [["html"]], exclude = []}) => {
+    const rule = "link-in-text-block", rules = {[rule]: {enabled: false}};
+    const common = {resultTypes: ["violations"], preload: false}; // it fetches styles
+    const prose = [...exclude, [".highlight"]];
+    const found = [
+        await axe.run({include, exclude}, {...common, rules}),
+        await axe.run({include, exclude: prose}, {...common, runOnly: [rule]}),
+    ];
+    return found.flatMap(each => each.violations)
+        .filter(rule => ["serious", "critical"].includes(rule.impact))
+        .flatMap(({id, nodes}) => nodes.map(each => `${id}: ${each.target.join(" ")}`));
+})"""
+STILL = "document.getAnimations().every(each => each.playState != 'running')"
+OVERFLOW = "document.documentElement.scrollWidth > innerWidth"
 
 
-@contextmanager
-def serve(handler):
-    """Serve the built site on the loopback; give its address."""
-    handler = functools.partial(handler, directory=SITE)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}/"
-        http.shutdown()
+@functools.cache
+def compress(file):
+    """Return what the server sends of a file: texts as gzip."""
+    data = file.read_bytes()
+    return gzip.compress(data, 6) if file.suffix in TEXTS else data
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """A server as they are: with gzip, and many files in one connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        """Write no log."""
+
+    def do_GET(self):
+        """Send a file."""
+        file = Path(self.translate_path(self.path))
+        if not file.is_file():
+            self.send_error(404)
+            return
+        data = compress(file)
+        self.send_response(200)
+        self.send_header("Content-Type", self.guess_type(file))
+        if file.suffix in TEXTS:
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def audit(screen, **context):
+    """List what axe finds, and finds again once nothing fades in or moves."""
+    screen.evaluate(AXE.read_text())
+    if not screen.evaluate(AUDIT, context):
+        return []
+    screen.wait_for_function(STILL)
+    return screen.evaluate(AUDIT, context)

@@ -1,27 +1,22 @@
 """One Chromium and one server on the loopback, for all tests of the built site."""
 
+import functools
 import os
 import shutil
-from http.server import SimpleHTTPRequestHandler
+import threading
+from http.server import ThreadingHTTPServer
 
 import pytest
-from built_site import LIMIT, serve
+from built_site import LIMIT, SITE, Handler
 from playwright.sync_api import sync_playwright
 
-QUIET = (
+FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
 )
-
-
-class Handler(SimpleHTTPRequestHandler):
-    """A static server that does not write to the terminal."""
-
-    def log_message(self, *_):
-        """Write no log."""
 
 
 class Visit:
@@ -62,7 +57,7 @@ def browser():
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
-            executable_path=program, args=QUIET, timeout=LIMIT
+            executable_path=program, args=FLAGS, timeout=LIMIT
         )
         yield chromium
         chromium.close()
@@ -70,30 +65,33 @@ def browser():
 
 @pytest.fixture(scope="session")
 def server():
-    """Serve the built site; return its address."""
-    with serve(Handler) as address:
-        yield address
+    """Serve the built site on the loopback; return its address."""
+    handler = functools.partial(Handler, directory=SITE)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}/"
+        http.shutdown()
 
 
 @pytest.fixture
 def visit(browser, server):
-    """Return a function that makes a `Visit`, in a window of its own."""
-    contexts = []
+    """Return a function that makes a `Visit` in a window of its own; all stay quiet."""
+    visits = []
 
-    def make(base=server, width=1280, scheme="light", **options):
+    def make(base=server, width=1280, height=900, scheme="light", **options):
         context = browser.new_context(
-            viewport={"width": width, "height": 900},
+            viewport={"width": width, "height": height},
             color_scheme=scheme,
-            reduced_motion="reduce",
-            **options,
+            **{"reduced_motion": "reduce"} | options,
         )
         context.set_default_timeout(LIMIT)  # of navigation, too
-        contexts.append(context)
-        return Visit(context, base)
+        visits.append(Visit(context, base))
+        return visits[-1]
 
     yield make
-    for context in contexts:
-        context.close()
+    for tab in visits:
+        tab.page.context.close()
+    assert [tab.faults for tab in visits] == [[] for _ in visits]
 
 
 def pytest_terminal_summary(terminalreporter):
