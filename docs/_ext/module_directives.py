@@ -79,13 +79,11 @@ class ModuleReference(Part):
             f"module-{file.stem}",
             f"module-{module_reference.PACKAGE}{file.stem}",
             file.stem,
+            file.stem.replace("_", "-"),
+            *objects(file),
+            *old_names(self.page.docs, file),
         ]
-        more.append(file.stem.replace("_", "-"))
-        place["ids"] += [
-            name
-            for name in [*more, *objects(file), *old_names(self.page.docs, file)]
-            if name not in place["ids"]
-        ]
+        place["ids"] = [*dict.fromkeys([*place["ids"], *more])]
 
 
 class ModulePage(Part):

@@ -152,6 +152,11 @@ def test_an_address_of_no_answer_leads_to_the_first(explore):
         assert words == explore(name).locator(".answer").inner_text()
 
 
+def test_an_axis_that_the_mesh_lacks_cuts_nothing(explore):
+    place = explore("specs", "?specs=mesh%3D9%26axis0%3Dq")
+    assert place.locator(".type").inner_text() == "float32[16,32@y]"
+
+
 # ------------------------------------------------------------------ sends
 
 READ = {
