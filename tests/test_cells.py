@@ -5,12 +5,17 @@ import os
 import re
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
 import execution
+import nbformat.v4
 import pytest
+from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.cache.main import JupyterCacheBase
 
 from book import facts, notes
 from book.page import Page
@@ -161,6 +166,28 @@ def test_a_page_runs_again_when_it_must_and_only_then(book):
     assert executed() == {"index"}
     assert "Other prose" in (book / "html/second.html").read_text()
     assert executed("-Dexecution_environment=another") == {*PAGES}
+
+
+def test_outputs_are_cached_one_page_at_a_time(tmp_path, monkeypatch):
+    inside, counts = [], []
+
+    def truncate(cache):
+        inside.append(cache)
+        time.sleep(0.1)  # long enough for the others, if they did not wait
+        counts.append(len(inside))
+        inside.remove(cache)
+
+    def put(number):
+        cell = nbformat.v4.new_code_cell(f"print({number})")
+        bundle = CacheBundleIn(nbformat.v4.new_notebook(cells=[cell]), f"{number}.md")
+        execution.cache_outputs(JupyterCacheBase(tmp_path), bundle)
+
+    monkeypatch.setattr(JupyterCacheBase, "truncate_caches", truncate)
+    _ = JupyterCacheBase(tmp_path).db
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(put, range(4)))
+    assert counts == [1, 1, 1, 1]
+    assert len(JupyterCacheBase(tmp_path).list_cache_records()) == 4
 
 
 def test_the_environment_is_the_python_its_packages_and_its_variables(monkeypatch):

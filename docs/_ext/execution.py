@@ -12,7 +12,9 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -129,6 +131,16 @@ def is_played(app, page) -> bool:
     return not page.exercises or notes.answers_file(page.name).exists()
 
 
+def cache_outputs(cache, bundle):
+    """Put a page's outputs into MyST-NB's cache, one process at a time.
+
+    As it makes room for them, it deletes what another process puts there meanwhile.
+    """
+    with closing(sqlite3.connect(cache.path / "lock.db", timeout=600)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")  # until it is closed
+        cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+
+
 def execute_page(app, page, kernel):
     """Play a page, and put what its cells show into MyST-NB's cache."""
     LOG.info("%s: Executing notebook", page.file)
@@ -145,8 +157,7 @@ def execute_page(app, page, kernel):
             own.outputs, own.execution_count = ran.outputs, ran.execution_count
     cache = get_cache(app.config.nb_execution_cache_path)
     data = {"execution_seconds": played.seconds}
-    bundle = CacheBundleIn(nb=notebook, uri=str(page.file), data=data)
-    cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    cache_outputs(cache, CacheBundleIn(nb=notebook, uri=str(page.file), data=data))
     if page.exercises:
         notes.answers_file(page.name).parent.mkdir(parents=True, exist_ok=True)
         notes.answers_file(page.name).write_text(json.dumps(played.answers))
