@@ -16,7 +16,7 @@ import sqlite3
 import sys
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from jupyter_cache import get_cache
@@ -82,9 +82,20 @@ def page_key(app, page) -> tuple[str, str, list[Path]]:
     return key, insert_key(page, key), files
 
 
+@lru_cache(maxsize=1)
+def rows_of(table, changed):
+    """Return the rows of a table that was changed at this time."""
+    return read_rows(table)
+
+
+def table_rows(table):
+    """Return the rows of a table, read once."""
+    return rows_of(table, table.stat().st_mtime_ns)
+
+
 def program_rows(table, name) -> list[list[str]]:
     """Return the table's rows for a page's programs on other machines."""
-    rows = (row for row in read_rows(table) if name in row["pages"].split())
+    rows = (row for row in table_rows(table) if name in row["pages"].split())
     return sorted([row[k] for k in COLUMNS] for row in rows if row["machine"] != "CPU")
 
 
@@ -92,7 +103,7 @@ def warn_of_missing(app):
     """Warn of pages with programs that are not compiled for other machines."""
     table = Path(app.config.execution_programs)
     if table.is_file():
-        rows = read_rows(table)
+        rows = table_rows(table)
         known = {row["program"] for row in rows if row["machine"] != "CPU"}
         for name in sorted(app.env.found_docs):
             programs = {file.stem for file in notes.note_files(name)}
@@ -111,9 +122,8 @@ def add_key(app, docname, source):
             app.env.note_dependency(file)
 
 
-def read_notebook(app, page):
-    """Return a page as MyST-NB reads it, without outputs."""
-    _, text, _ = page_key(app, page)
+def read_notebook(app, page, text):
+    """Return a page's text, with its key, as MyST-NB reads it: without outputs."""
     settings = app.env.mystnb_config
     reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
     return reader.read(text)
@@ -121,11 +131,11 @@ def read_notebook(app, page):
 
 def is_played(app, page) -> bool:
     """Return whether a page's outputs are cached; select the notes of its key."""
-    key, *_ = page_key(app, page)
+    key, text, _ = page_key(app, page)
     notes.begin_notes(page.name, key)
     cache = get_cache(app.config.nb_execution_cache_path)
     try:
-        cache.match_cache_notebook(read_notebook(app, page))
+        cache.match_cache_notebook(read_notebook(app, page, text))
     except KeyError:
         return False
     return not page.exercises or notes.answers_file(page.name).exists()
@@ -148,7 +158,7 @@ def execute_page(app, page, kernel):
     variables = app.config.execution_variables | {"BOOK_NOTES": str(folder)}
     modules = Path(app.config.execution_modules)
     played = play.play_page(page, modules, kernel, variables)
-    notebook = read_notebook(app, page)
+    notebook = read_notebook(app, page, page_key(app, page)[1])
     notebook.metadata["language_info"] = played.language
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")
     for number, cell in enumerate(page.cells, 1):

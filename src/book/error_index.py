@@ -17,7 +17,7 @@ import re
 import shlex
 import tomllib
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from posixpath import relpath
 
@@ -143,13 +143,19 @@ class Entry:
 
 def read_entries(file) -> list[Entry]:
     """Read the table of errors."""
-    table = tomllib.loads(file.read_text())
+    return parse_entries(file.read_text(), file.name)
+
+
+@lru_cache(maxsize=4)  # a build asks for it on each page
+def parse_entries(text, name_of_file) -> list[Entry]:
+    """Return the entries of the table of errors."""
+    table = tomllib.loads(text)
     table.pop("own", None)
     known = {field.name for field in fields(Entry)}
     found = []
     for name, row in table.items():
         if unknown := row.keys() - known:
-            raise ValueError(f"{file.name}: {name} has {sorted(unknown)}")
+            raise ValueError(f"{name_of_file}: {name} has {sorted(unknown)}")
         lists = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
         found.append(Entry(name, **lists))
     return found

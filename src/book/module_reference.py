@@ -16,6 +16,7 @@ import json
 import re
 import sys
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
@@ -90,9 +91,15 @@ def files(folder) -> list[Path]:
     return [file for file in sorted(folder.glob("*.py")) if file.stem != "__init__"]
 
 
+@lru_cache(maxsize=128)  # a build asks several times for each module
+def parse(text) -> ast.Module:
+    """Return what Python's parser makes of a module."""
+    return ast.parse(text)
+
+
 def docstring(file) -> str:
     """Return the docstring of a module."""
-    return ast.get_docstring(ast.parse(file.read_text())) or ""
+    return ast.get_docstring(parse(file.read_text())) or ""
 
 
 def summary(file) -> str:
@@ -138,7 +145,7 @@ def count_lines(file) -> int:
 def needs(file) -> str:
     """Return the packages that a module imports at its top, as text."""
     found = {}
-    for node in ast.parse(file.read_text()).body:
+    for node in parse(file.read_text()).body:
         names = [each.name for each in getattr(node, "names", ())]
         if isinstance(node, ast.ImportFrom):
             names = [node.module]
@@ -153,9 +160,8 @@ def needs(file) -> str:
 
 def objects(file) -> list[str]:
     """List the public functions, classes, and methods of a module."""
-    return [
-        f"{PACKAGE}{file.stem}.{name}" for name in members(ast.parse(file.read_text()))
-    ]
+    found = members(parse(file.read_text()))
+    return [f"{PACKAGE}{file.stem}.{name}" for name in found]
 
 
 def old_names(docs, file) -> list[str]:
@@ -185,7 +191,7 @@ def file_of_tests(file) -> Path:
 def sentences(file) -> list[str]:
     """Return the names of a module's tests as sentences."""
     tests = file_of_tests(file)
-    tree = ast.parse(tests.read_text()) if tests.exists() else ast.Module([], [])
+    tree = parse(tests.read_text()) if tests.exists() else ast.Module([], [])
     names = [
         node.name.removeprefix("test_").replace("_", " ")
         for node in ast.walk(tree)

@@ -311,10 +311,7 @@ class Page:
     @cached_property
     def front(self) -> dict:
         """The settings at the top."""
-        first = self.tokens[0] if self.tokens else None
-        if first is None or first.type != "front_matter":
-            return {}
-        return yaml.safe_load(first.content) or {}
+        return front_matter(self.text)
 
     @property
     def is_notebook(self) -> bool:
@@ -351,15 +348,7 @@ class Page:
     @cached_property
     def cells(self) -> list[Cell]:
         """Its cells, in order; text without a word is none."""
-        lines, found = self.text.split("\n"), []
-        front = self.tokens and self.tokens[0].type == "front_matter"
-        last = self.tokens[0].map[1] if front else 0
-        for each in self.blocks:
-            if each.name == "code-cell":
-                found += [markdown_cell(lines, last, each.lines[0]), code_cell(each)]
-                last = each.lines[1]
-        found.append(markdown_cell(lines, last, len(lines)))
-        return [cell for cell in found if cell.code or cell.source]
+        return cells(self.text)
 
     @property
     def code(self) -> list[Cell]:
@@ -400,6 +389,29 @@ class Page:
         if path.endswith(".md"):
             path = f"{path.removesuffix('.md')}.html"
         return f"{self.address.rstrip('/')}/{path}{hash_}{anchor}"
+
+
+@lru_cache(maxsize=256)
+def front_matter(text) -> dict:
+    """Return the settings at the top of a page's text."""
+    first = next(iter(parse(text)), None)
+    if first is None or first.type != "front_matter":
+        return {}
+    return yaml.safe_load(first.content) or {}
+
+
+@lru_cache(maxsize=256)
+def cells(text) -> list[Cell]:
+    """Return the cells of a page's text, in order; text without a word is none."""
+    lines, tokens, found = text.split("\n"), parse(text), []
+    front = tokens and tokens[0].type == "front_matter"
+    last = tokens[0].map[1] if front else 0
+    for each in blocks(text):
+        if each.name == "code-cell":
+            found += [markdown_cell(lines, last, each.lines[0]), code_cell(each)]
+            last = each.lines[1]
+    found.append(markdown_cell(lines, last, len(lines)))
+    return [cell for cell in found if cell.code or cell.source]
 
 
 def markdown_cell(lines, first, last) -> Cell:
