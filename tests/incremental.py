@@ -40,8 +40,8 @@ def words_in(name: str) -> set[str]:
     """Return the words of a file of tests, and of the files of tests that it names."""
     words = {*WORD.findall((ROOT / name).read_text())}
     own = (f"{word.removeprefix('test_')}/{word}.py" for word in words)
-    named = (f"tests/{each}" for each in (*own, *(f"{word}.py" for word in words)))
-    texts = ((ROOT / each).read_text() for each in named if each in tracked_files())
+    files = (f"tests/{each}" for each in (*own, *(f"{word}.py" for word in words)))
+    texts = ((ROOT / each).read_text() for each in files if each in tracked_files())
     return words.union(*map(WORD.findall, texts))
 
 

@@ -105,7 +105,6 @@ TARGETS = (
         specs=lambda p: (BLOCKS,),
         under=("nothing", "jit", "scan"),
         check=multiply_to_a,
-        rounding=1e4,
     ),
     Target(
         name="block_qr.lstsq_blocks",

@@ -3,18 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from cases import each_week
 from jax.sharding import AxisType
 from on_devices import as_double, assert_agreed, assert_close, devices, noise
 
-from examples.block_qr import (
-    Plan,
-    lstsq_blocks,
-    plan_panels,
-    qr_blocks,
-    redistribute,
-    stages,
-)
+from examples.block_qr import lstsq_blocks, qr_blocks, redistribute
 from examples.communication import measure
 
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
@@ -44,18 +36,11 @@ def errors(a, q, r):
     return np.abs(q.conj().T @ q - np.eye(q.shape[1])).max(), wrong
 
 
-def placed(a, q, r):
-    """Return how q and r must lie: split where the mesh divides, else whole."""
-    (m, n), sizes = a.shape, jax.sharding.get_abstract_mesh().shape
-    k = min(m, n)
-    for array, shape in ((q, (m, k)), (r, (k, n))):
-        assert array.shape == shape
-        spec = [
-            name if n % sizes[name] == 0 else None
-            for n, name in zip(shape, "xy", strict=True)
-        ]
-        mesh = array.sharding.mesh
-        assert array.sharding.is_equivalent_to(jax.NamedSharding(mesh, jax.P(*spec)), 2)
+def assert_as_good_as_lapack(a, q, r, name=""):
+    """Fail if errors are three times those of LAPACK in the type of a."""
+    ours, theirs = errors(a, q, r), errors(a, *scipy.linalg.qr(a, mode="economic"))
+    bound = 3 * np.maximum(theirs, 16 * np.finfo(a.dtype).eps)  # LAPACK may be lucky
+    assert (np.array(ours) <= bound).all(), (name, ours, theirs)
 
 
 # --------------------------------------------------------------------- the layout
@@ -93,92 +78,54 @@ def test_q_and_r_are_those_of_lapack_in_blocks(mesh, kind, shape, dtype):
     with devices(mesh, kind):
         q, r = qr_blocks(jax.device_put(a, BLOCKS))
         assert_agreed(q, r)
-        placed(a, q, r)
-    for ours, theirs in zip((q, r), positive(a), strict=True):
-        assert_close(ours, theirs, 1e-13)
+        blocks = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+        for ours, theirs in zip((q, r), positive(a), strict=True):
+            assert ours.sharding.is_equivalent_to(blocks, 2)
+            assert_close(ours, theirs, 1e-13)
     assert q.dtype == r.dtype == dtype
     assert not np.tril(r, -1).any()
     assert not np.diag(r).imag.any()
-    bound = 3 * np.maximum(errors(a, *lapack(a)), 16 * np.finfo(dtype).eps)
-    assert (np.array(errors(a, q, r)) <= bound).all()
-
-
-def lapack(a):
-    """Return q and r of LAPACK in the type of a: NumPy's are of double precision."""
-    return scipy.linalg.qr(a, mode="economic")
+    assert_as_good_as_lapack(a, q, r)
 
 
 M, N = 64, 48
 GRADES = 10.0 ** -np.linspace(0, 200, N)
-
-
-def with_values(values):
-    left, right = (np.linalg.qr(noise(n, N, seed=n))[0] for n in (M, N))
-    return left * values @ right.T
-
-
-def zeroed(*columns):
-    a = noise(M, N)
-    a[:, list(columns)] = 0
-    return a
-
-
+LEFT, RIGHT = (np.linalg.qr(noise(n, N, seed=n))[0] for n in (M, N))
+ZEROS = np.isin(np.arange(N), [0, 5, 6, 7, 8, 9, 10, 11, N - 1])
 HARD = {
     "columns graded": noise(M, N) * GRADES,
-    "columns graded, the least first": noise(M, N) * GRADES[::-1],
     "rows graded": 10.0 ** -np.linspace(0, 200, M)[:, None] * noise(M, N),
-    "rows graded, the least first": 10.0 ** np.linspace(-200, 0, M)[:, None]
-    * noise(M, N),
-    "condition 1e14": with_values(np.logspace(0, -14, N)),
-    "clustered": with_values(np.where(np.arange(N) < 20, 1, 1e-9)),
+    "clustered": LEFT * np.where(np.arange(N) < 20, 1, 1e-9) @ RIGHT.T,
     "half the rank": noise(M, N // 2) @ noise(N // 2, N, seed=1),
-    "nearly dependent": noise(M, 1) + 1e-12 * noise(M, N, seed=2),
     "equal columns": np.repeat(noise(M, N // 2), 2, axis=1),
-    "zero columns": zeroed(0, 5, 6, 7, 8, 9, 10, 11, N - 1),
+    "zero columns": np.where(ZEROS, 0, noise(M, N)),
     "zeros": np.zeros((M, N)),
     "ones": np.ones((M, N)),
-    "identity": np.eye(M, N),
     "permuted identity": np.eye(M)[::-1, :N].copy(),
-    "triangular": np.triu(noise(M, N)),
-    "Kahan": 0.9 ** np.arange(M)[:, None]
-    * (np.eye(M, N) - 0.4 * np.triu(np.ones((M, N)), 1)),
-    "Hilbert": scipy.linalg.hilbert(M)[:, :N],
     "tiny": 1e-300 * noise(M, N),
     "huge": 1e300 * noise(M, N),
-    "subnormal": 1e-310 * noise(M, N),
-    "a lone number": np.eye(1, M).T @ np.eye(1, N) * 3,
 }
 
 
 def test_hard_matrices_lose_no_more_than_with_lapack():
     """Right angles, and each column by itself, whatever its scale."""
-    eps = np.finfo(float).eps
     with devices((3, 2)):
         for name, a in HARD.items():
-            if name == "subnormal":  # which XLA takes for zeros
-                continue
-            ours = errors(a, *qr_blocks(a))
-            theirs = errors(a, *lapack(a))
-            bound = 3 * np.maximum(theirs, 16 * eps)  # LAPACK is lucky on some
-            assert (np.array(ours) <= bound).all(), (name, ours, theirs)
+            assert_as_good_as_lapack(a, *qr_blocks(a), name)
 
 
 def test_hard_matrices_lose_no_more_in_single_precision():
-    eps = np.finfo(np.float32).eps
     with devices((4, 2)):
         for name in ("half the rank", "equal columns", "clustered", "zero columns"):
-            a = HARD[name].astype(np.float32)
-            for scale in (1, np.float32(1e-30), np.float32(1e30)):
-                ours = errors(scale * a, *qr_blocks(scale * a))
-                theirs = errors(scale * a, *lapack(scale * a))
-                bound = 3 * np.maximum(theirs, 16 * eps)  # LAPACK is lucky on some
-                assert (np.array(ours) <= bound).all(), (name, ours, theirs)
+            for scale in (1, 1e-30, 1e30):
+                a = np.float32(scale) * HARD[name].astype(np.float32)
+                assert_as_good_as_lapack(a, *qr_blocks(a), name)
 
 
 def test_rows_beyond_the_matrix_take_no_part_whatever_its_rank():
     """Where zeros fill up, no reflector may lead into them: M = N + 1, 10 on 4."""
     with devices((4, 2)):
-        for a in (np.zeros((10, 9)), np.ones((10, 10)), np.eye(10)[::-1] * 0):
+        for a in (np.zeros((10, 9)), np.ones((10, 10))):
             q, r = qr_blocks(a)
             assert max(errors(a, q, r)) < 1e-14
 
@@ -200,8 +147,8 @@ def test_nan_and_infinity_come_out_as_nan():
 # ---------------------------------------------------------------- derivatives
 
 
-def tangent(a, seed=5):
-    return noise(*a.shape, dtype=a.dtype, seed=seed)
+def tangent(a):
+    return noise(*a.shape, dtype=a.dtype, seed=5)
 
 
 def in_both_modes(f, given, ways):
@@ -248,12 +195,8 @@ def test_derivatives_are_those_of_differences(mesh, shape, dtype):
 def test_a_second_derivative_is_that_of_differences():
     with devices((2, 2)):
         a = noise(6, 4)
-        way = tangent(a)
-
-        def slope(a):
-            return jax.grad(lambda a: (jnp.abs(qr_blocks(a)[1]) ** 3).sum())(a)
-
-        h = 1e-5
+        way, h = tangent(a), 1e-5
+        slope = jax.grad(lambda a: (jnp.abs(qr_blocks(a)[1]) ** 3).sum())
         both = jax.jit(lambda a: jax.jvp(slope, (a,), (way,)))
         (_, found), *slopes = both(a), both(a + h * way)[0], both(a - h * way)[0]
         by_hand = (slopes[0] - slopes[1]) / (2 * h)
@@ -301,13 +244,9 @@ def test_the_ratio_tells_of_columns_that_depend_on_others():
         assert lstsq_blocks(np.eye(M, N), b).ratio == 1
 
 
-@pytest.mark.parametrize(
-    ("mesh", "kind", "dtype"),
-    [each_week((2, 4), EXPLICIT, np.float64), ((3, 2), AUTO, np.complex128)],
-)
-def test_derivatives_of_a_fit_are_those_of_differences(mesh, kind, dtype):
-    with devices(mesh, kind):
-        a, b = noise(13, 7, dtype=dtype), noise(13, 3, dtype=dtype, seed=1)
+def test_derivatives_of_a_fit_are_those_of_differences():
+    with devices((3, 2), AUTO):
+        a, b = noise(13, 7, dtype=complex), noise(13, 3, dtype=complex, seed=1)
         da, db, h = tangent(a), tangent(b), 1e-6
 
         def fit(a, b):
@@ -326,16 +265,12 @@ def test_the_ratio_has_the_derivative_of_a_sine():
     with devices((2, 2)):
         a = noise(6, 4)
         way, h = tangent(a), 1e-6
-
-        def ratio(a):
-            return lstsq_blocks(a, a[:, :2]).ratio
-
-        both = jax.jit(jax.value_and_grad(ratio))
+        both = jax.jit(jax.value_and_grad(lambda a: lstsq_blocks(a, a[:, :2]).ratio))
         by_hand = (both(a + h * way)[0] - both(a - h * way)[0]) / (2 * h)
         assert_close((both(a)[1] * way).sum(), np.asarray(by_hand), 1e-7)
 
 
-# --------------------------------------------------------------- where it runs
+# ------------------------------------------------ where it runs, and what it holds
 
 
 def test_axes_have_other_names_and_one_is_left_alone():
@@ -358,36 +293,10 @@ def test_a_batch_lies_along_an_axis_of_its_own():
             assert_close(q[i], positive(a[i])[0], 1e-13)
 
 
-def test_what_is_no_matrix_and_no_mesh_is_refused():
-    a = noise(8, 8)
-    with pytest.raises(ValueError, match="set_mesh"):
-        qr_blocks(a)
+def test_no_device_holds_one_whole():
+    """Of q, r and what is held meanwhile: a few blocks."""
     with devices((2, 4)):
-        for wrong in (a[0], a[:0], a[:, :0], [[1.0]], 3.0):
-            with pytest.raises(ValueError, match="pass an array"):
-                qr_blocks(wrong)
-        for wrong in (np.int32, np.float16, bool):
-            with pytest.raises(ValueError, match="has no QR here"):
-                qr_blocks(a.astype(wrong))
-        with pytest.raises(ValueError, match="two axes"):
-            qr_blocks(a, axes=("x", "x"))
-        with pytest.raises(ValueError, match="M >= N"):
-            lstsq_blocks(a[:4], a)
-        with pytest.raises(ValueError, match="does not fit"):
-            lstsq_blocks(a, a[:4])
-        with pytest.raises(ValueError, match="outside"):
-            jax.shard_map(qr_blocks, out_specs=BLOCKS)(jax.device_put(a, BLOCKS))
-
-
-# ------------------------------------------------------------------- the costs
-
-
-@pytest.mark.parametrize(
-    ("n", "mesh"), [(1024, (2, 4)), each_week(2048, (4, 2))], ids=str
-)
-def test_no_device_holds_one_whole(n, mesh):
-    """Of q, r and what is held meanwhile: a few blocks, at either size."""
-    with devices(mesh):
+        n = 1024
         a = jax.ShapeDtypeStruct((2 * n, n), np.float64, sharding=BLOCKS)
         block = 2 * n * n * 8 // 8
         program = measure(qr_blocks, a)
@@ -395,7 +304,21 @@ def test_no_device_holds_one_whole(n, mesh):
         assert program.outputs < 1.6 * block
 
 
-def test_the_largest_message_is_a_block_at_most_and_panels_narrow():
+def test_what_is_no_matrix_and_no_mesh_is_refused():
+    a = noise(8, 8)
+    with pytest.raises(ValueError, match="set_mesh"):
+        qr_blocks(a)
     with devices((2, 4)):
-        assert plan_panels(2048) == Plan(2048, 32, 64, ("x", "y"), (2, 4))
-        assert len(stages(64)) == 4
+        for wrong in (a[0], a[:0], [[1.0]]):
+            with pytest.raises(ValueError, match="pass an array"):
+                qr_blocks(wrong)
+        for call, complaint in [
+            (lambda: qr_blocks(a.astype(int)), "has no QR here"),
+            (lambda: qr_blocks(a, axes=("x", "x")), "two axes"),
+            (lambda: lstsq_blocks(a[:4], a), "M >= N"),
+            (lambda: lstsq_blocks(a, a[:4]), "does not fit"),
+        ]:
+            with pytest.raises(ValueError, match=complaint):
+                call()
+        with pytest.raises(ValueError, match="outside"):
+            jax.shard_map(qr_blocks, out_specs=BLOCKS)(jax.device_put(a, BLOCKS))

@@ -19,7 +19,7 @@ PAINTED = "performance.getEntriesByName('first-contentful-paint').length"
 TOP = "place => place.getBoundingClientRect().top"
 NEAR = 300  # px below the window, in which an explorer begins
 TAGS = "embed|iframe|img|link|object|script|source"
-NAMED = re.compile(rf'<(?:{TAGS})\b[^>]*?\s(?:data|href|src)="([^"#?:]+)[?"]')
+LINKED = re.compile(rf'<(?:{TAGS})\b[^>]*?\s(?:data|href|src)="([^"#?:]+)[?"]')
 LOADED = """["navigation", "resource"].flatMap(
     kind => performance.getEntriesByType(kind).map(e => [e.name, e.transferSize]))"""
 EXPLORERS = sorted(file.stem for file in (SITE / "_static/explorers").glob("*.js"))
@@ -27,9 +27,9 @@ EXPLORERS = sorted(file.stem for file in (SITE / "_static/explorers").glob("*.js
 
 @functools.cache
 def page_files(page):
-    """Return a page and the files that it names for itself."""
-    named = NAMED.findall((SITE / page).read_text())
-    files = [normpath(f"{dirname(page)}/{path}".lstrip("/")) for path in named]
+    """Return a page and the files that it loads."""
+    paths = LINKED.findall((SITE / page).read_text())
+    files = [normpath(f"{dirname(page)}/{path}".lstrip("/")) for path in paths]
     return {page, *(file for file in files if not file.endswith(".html"))}
 
 

@@ -45,39 +45,30 @@ anything = st.fixed_dictionaries(
 )
 
 
-def definite(p, random):
-    """A Hermitian matrix whose eigenvalues are 1 or more, [N, N]."""
-    half = random.normal(size=(p["n"], p["n"], 2)) @ [1, 1j if complex_ones(p) else 0]
-    return half @ half.conj().T / p["n"] + np.eye(p["n"])
-
-
-def complex_ones(p):
-    """Say whether the numbers of a case are complex."""
-    return p["dtype"].startswith("complex")
-
-
 def both(p, random):
-    """A matrix and right-hand sides: [N], or [N, K]."""
-    shape = (p["n"], p["k"]) if p["k"] else (p["n"],)
-    return definite(p, random) + 0j, random.normal(size=(*shape, 2)) @ [1, 1j]
+    """A matrix of eigenvalues 1 or more, and right-hand sides: [N], or [N, K]."""
+    n, shape = p["n"], (p["n"], p["k"]) if p["k"] else (p["n"],)
+    half = random.normal(size=(n, n, 2)) @ [1, 1j]
+    a = half @ half.conj().T / n + np.eye(n)  # of real numbers, the real part
+    return a, random.normal(size=(*shape, 2)) @ [1, 1j]
 
 
-def solved(p, a, b):
-    """The solution of the equations."""
-    if p["dtype"] not in NUMBERS:
-        raise ValueError("no numbers for it")
-    return np.linalg.solve(a, b)
+def answered(function):
+    """Let a function of NumPy answer for those types that have factors."""
 
+    def reference(p, *arrays):
+        if p["dtype"] not in NUMBERS:
+            raise ValueError("no numbers for it")
+        return function(*arrays)
 
-def squares(p, a):
-    """The sum of the squares of L, which is the trace of a, whatever the order is."""
-    if p["dtype"] not in NUMBERS:
-        raise ValueError("no numbers for it")
-    return np.trace(a).real
+    return reference
 
 
 def summed(a):
-    """The same from the factor; padding has ones on its diagonal."""
+    """The sum of the squares of L: the trace of a, whatever the order is.
+
+    Padding has ones on its diagonal.
+    """
     c = cholesky.cho_factor(a).c
     real = (c * c.conj()).real
     return real.sum() - (len(c) - len(a))
@@ -94,7 +85,7 @@ TARGETS = (
         parameters=anything,
         arrays=both,
         call=lambda p: lambda a, b: cholesky.cho_solve(cholesky.cho_factor(a), b),
-        reference=solved,
+        reference=answered(np.linalg.solve),
         specs=lambda p: (jax.P("x", "y"),),
         differentiate=(0, 1),
         rounding=1e4,
@@ -104,7 +95,7 @@ TARGETS = (
         parameters=anything,
         arrays=lambda p, random: both(p, random)[:1],
         call=lambda p: summed,
-        reference=squares,
+        reference=answered(lambda a: np.trace(a).real),
         specs=lambda p: (jax.P("x", "y"),),
         rounding=1e4,
     ),

@@ -14,14 +14,8 @@ from examples.pictures import beside, draw
 from examples.views import missing
 
 SVG = "{http://www.w3.org/2000/svg}"
-SPECS = [
-    jax.P("x", "y", "z"),
-    jax.P(("x", "y", "z")),
-    jax.P(None, ("x", "y"), "z"),
-    jax.P("z", None, "x"),
-    jax.P(None, "y"),
-    jax.P(),
-]
+SLABS, PENCILS = jax.P(("x", "y", "z")), jax.P(None, "x", ("y", "z"))
+SPECS = [jax.P("x", "y", "z"), SLABS, jax.P("z", None, "x"), jax.P()]
 
 
 def picture(spec, shape=(8, 16, 32), sizes=(2, 2, 2), some=slice(None)):
@@ -40,32 +34,30 @@ def faces(drawn):
         corners = [(a * x + c * y + e, b * x + d * y + f) for x, y in ends]
         title = group.find(f"{SVG}g/{SVG}title").text
         spans = re.search(r"\[(.*)\]", title)[1].split(", ")
-        yield (
-            np.array(corners),
-            tuple(tuple(map(int, s.split(":"))) for s in spans),
-            title,
-        )
+        yield np.array(corners), tuple(tuple(map(int, s.split(":"))) for s in spans)
 
 
-def area(corners):
-    x, y = corners.T
-    return abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
+def sides(drawn):
+    """Of the front, the top and the side: the middle of each face, by its block."""
+    found = {}
+    for corners, block in faces(drawn):
+        edges = np.sign(np.round(np.diff(corners, axis=0)[:2], 2))
+        side = found.setdefault(edges.tobytes(), {})
+        side[tuple(start for start, _ in block)] = corners.mean(axis=0)
+    return [*found.values()]
 
 
 def inside(point, corners):
-    turns = np.roll(corners, -1, axis=0) - corners
-    crossed = (
-        turns[:, 0] * (point - corners)[:, 1] - turns[:, 1] * (point - corners)[:, 0]
-    )
+    turns, away = (np.roll(corners, -1, axis=0) - corners).T, (point - corners).T
+    crossed = turns[0] * away[1] - turns[1] * away[0]
     return (crossed > 1e-6).all() or (crossed < -1e-6).all()
 
 
-@pytest.mark.parametrize("some", [slice(None), slice(None, None, -1)], ids=str)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_every_block_is_seen_or_named_as_behind_others(spec, some):
-    """Its colours and numbers are those of its devices."""
-    drawn = cube(picture(spec, some=some))
-    shown = {block for _, block, _ in faces(drawn)}
+def test_every_block_is_seen_or_named_as_behind_others(spec):
+    """Its colours and numbers are those of its devices, here in another order."""
+    drawn = cube(picture(spec, some=slice(None, None, -1)))
+    shown = {block for _, block in faces(drawn)}
     every = {
         tuple((c[i], c[i + 1]) for c, i in zip(drawn.cuts, block, strict=True)): ids
         for block, ids in drawn.holders.items()
@@ -84,77 +76,55 @@ def test_every_block_is_seen_or_named_as_behind_others(spec, some):
 
 def test_of_eight_blocks_the_lower_left_one_behind_is_hidden():
     assert cube(picture(jax.P("x", "y", "z"))).caption.endswith("behind others: 6")
-    assert "behind" not in cube(picture(jax.P(("x", "y", "z")))).caption
-    assert "behind" not in cube(picture(jax.P(None, "y", ("x", "z")))).caption
+    assert "behind" not in cube(picture(SLABS)).caption
+    assert "behind" not in cube(picture(PENCILS)).caption
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_faces_lie_beside_each_other(spec):
     """The middle of a face is in no other face."""
-    found = [corners for corners, *_ in faces(cube(picture(spec)))]
+    found = [corners for corners, _ in faces(cube(picture(spec)))]
     for corners in found:
         middle = corners.mean(axis=0)
         assert [inside(middle, other) for other in found].count(True) == 1
         assert inside(middle, corners)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("spec", SPECS[:-1], ids=str)
 def test_the_axes_go_back_down_and_to_the_right(spec):
     """On each side, a block that is further along an axis lies where the axis goes."""
     moves, moved = np.array([[0.866, -0.5], [0, 1], [0.866, 0.5]]), 0
-    sides = {}
-    for corners, block, _ in faces(cube(picture(spec))):
-        edges = np.sign(np.round(np.diff(corners, axis=0)[:2], 2))
-        side = sides.setdefault(edges.tobytes(), {})
-        side[tuple(start for start, _ in block)] = corners.mean(axis=0)
-    assert len(sides) == 3
-    for side in sides.values():
+    for side in sides(cube(picture(spec))):
         for (one, at), (other, there) in itertools.permutations(side.items(), 2):
             step = np.sign(np.subtract(other, one))
             if np.count_nonzero(step) == 1:
                 way = (there - at) / np.linalg.norm(there - at)
                 np.testing.assert_allclose(way, step @ moves, atol=0.01)
                 moved += 1
-    assert moved or spec == jax.P()
+    assert moved
 
 
 def test_slabs_look_like_slabs_and_pencils_like_pencils():
     """One has eight faces at the side, the other eight at the front."""
-
-    def count(drawn, wide, high):
-        return sum(
-            abs(np.linalg.norm(c[1] - c[0]) - wide) < 9
-            and abs(np.linalg.norm(c[2] - c[1]) - high) < 9
-            for c, *_ in faces(drawn)
-        )
-
-    slabs = cube(picture(jax.P(("x", "y", "z")), (16, 16, 16)))
-    pencils = cube(picture(jax.P(None, "x", ("y", "z")), (16, 16, 16)))
-    edge = max(np.linalg.norm(c[1] - c[0]) for c, *_ in faces(slabs))
-    assert count(slabs, edge / 8, edge) == 8
-    assert count(slabs, edge, edge / 8) == 8
-    assert count(slabs, edge, edge) == 1
-    assert count(pencils, edge / 4, edge / 2) == 8
-    assert count(pencils, edge / 4, edge) == 4
-    assert count(pencils, edge, edge / 2) == 2
+    assert [*map(len, sides(cube(picture(SLABS))))] == [1, 8, 8]
+    assert [*map(len, sides(cube(picture(PENCILS))))] == [8, 4, 2]
 
 
 def test_of_four_axes_the_first_two_go_back():
     drawn = cube(picture(jax.P("x", "y"), (4, 4, 8, 8), (2, 4)))
-    assert {block[:2] for _, block, _ in faces(drawn)} == {
+    assert {block[:2] for _, block in faces(drawn)} == {
         ((a, a + 2), (b, b + 1)) for a in (0, 2) for b in range(4)
     }
     assert "axes 0-1" in drawn.svg
 
 
-@pytest.mark.parametrize("shape", [(64, 4, 4), (4, 4, 256)])
-@pytest.mark.parametrize("wide", [320, 226])
+@pytest.mark.parametrize(("shape", "wide"), [((64, 4, 4), 320), ((4, 4, 256), 226)])
 def test_nothing_is_drawn_outside(shape, wide):
     drawn = cube(picture(jax.P("x", "y", "z"), shape))
     root = ElementTree.fromstring(drawn.at(wide))
     width, height = float(root.get("width")), float(root.get("height"))
     assert width <= wide
-    corners = np.concatenate([c for c, *_ in faces(drawn)])
+    corners = np.concatenate([corners for corners, _ in faces(drawn)])
     assert (corners > 0).all()
     end = ElementTree.fromstring(drawn.svg)
     assert (corners < [float(end.get("width")), float(end.get("height"))]).all()
@@ -187,10 +157,6 @@ def test_a_cube_stands_in_rows_and_films():
     assert drawn.words == plain.words
     assert str(drawn).splitlines()[1:] == str(plain).splitlines()[1:]
     assert beside(drawn, "→", drawn)._repr_html_().count("<svg") == 2
-    small, large = (
-        float(re.search(r'width="(\d+)"', drawn.at(w))[1]) for w in (226, 320)
-    )
-    assert small < large
     film = Film([(drawn, "One."), (cube(picture(jax.P("y"))), "Two.")])
     assert film._repr_html_().count("<svg") == 2
     assert not re.search(r"\bid=|<style|href|url\(", film._repr_html_())
@@ -204,7 +170,7 @@ def test_what_is_missing_is_hatched_on_a_cube():
     assert "behind others" in drawn.caption
 
 
-@pytest.mark.parametrize("shape", [(), (8,), (8, 8)])
+@pytest.mark.parametrize("shape", [(), (8, 8)])
 def test_fewer_axes_are_no_cube(shape):
     with pytest.raises(ValueError, match="a cube has three axes, not the shape"):
         cube(picture(jax.P(), shape))

@@ -8,24 +8,10 @@ from hypothesis import strategies as st
 
 from examples import fft
 
-INNER = (
-    "transform_axes",
-    "inverse_block",
-    "check_array",
-    "check_shape",
-    "count_axis",
-    "mode_grid",
-    "recut",
-    "lay_out",
-    "layouts",
-    "explicit_layout",
-    "on_field",
-    "plan_of",
-    "forward_block",
-    "transform",
-)
-INNER += ("irfftn", "irfftn_transposed", "irfft2", "ifftn_transposed")  # with others
-INNER += ("along_axes_back",)
+INNER = "transform_axes", "inverse_block", "check_array", "check_shape", "count_axis"
+INNER += "mode_grid", "recut", "lay_out", "layouts", "explicit_layout", "on_field"
+INNER += "plan_of", "forward_block", "transform", "along_axes_back"
+INNER += "irfftn", "irfftn_transposed", "irfft2", "ifftn_transposed"  # with others
 # XLA:CPU fails at an FFT of axes of one number, in a loop, given another order of its
 # axes. This line goes when the kept case of it passes.
 ORDER_OF_AXES = "fft_thunk.cc:168) LayoutUtil::IsMonotonicWithDim0Major"
@@ -34,8 +20,8 @@ KEYS = {"dtype": dtypes, "norm": st.sampled_from(NORMS)}
 KEYS |= dict.fromkeys(("i", "j", "k"), sizes)
 KEYS |= {"over": st.sampled_from([None, "x", "y", ("y", "x")])}
 anything = st.fixed_dictionaries(KEYS)
-real = {**KEYS, "dtype": dtypes.filter(lambda name: not name.startswith("complex"))}
-reals = st.fixed_dictionaries(real)
+reals = {**KEYS, "dtype": dtypes.filter(lambda name: not name.startswith("complex"))}
+real = {"parameters": st.fixed_dictionaries(reals)}
 
 
 def shape(p, rank):
@@ -55,6 +41,19 @@ def inside(answer, sizes):
     return answer[tuple(slice(size) for size in sizes)]
 
 
+def of_array(name, rank, call, reference, **options):
+    """The target of a function of one array."""
+    specs = (jax.P("x", "y") if rank == 3 else jax.P("x"),)
+    return Target(
+        name=f"fft.{name}",
+        arrays=numbers(rank),
+        call=call,
+        reference=reference,
+        specs=lambda p: specs,
+        **{"parameters": anything, **options},
+    )
+
+
 def one(name, rank):
     """The target of a transform that NumPy has; zeros may follow."""
 
@@ -66,17 +65,10 @@ def one(name, rank):
         transform = getattr(fft, name)
         return lambda a: inside(transform(a, norm=p["norm"], over=p["over"]), sizes)
 
-    return Target(
-        name=f"fft.{name}",
-        parameters=anything,
-        arrays=numbers(rank),
-        call=call,
-        reference=reference,
-        specs=lambda p: (jax.P("x", "y") if rank == 3 else jax.P("x"),),
-    )
+    return of_array(name, rank, call, reference)
 
 
-def pair(there, back, rank, parameters=anything, compiler_fault=None):
+def pair(there, back, rank, **more):
     """The target of a transform and its inverse, which leave what was there."""
 
     def call(p):
@@ -85,15 +77,7 @@ def pair(there, back, rank, parameters=anything, compiler_fault=None):
         sizes = shape(p, rank)
         return lambda a: inside(home(go(a, **options), sizes, **options), sizes)
 
-    return Target(
-        name=f"fft.{there}",
-        parameters=parameters,
-        arrays=numbers(rank),
-        call=call,
-        reference=lambda p, a: a * 1.0,
-        specs=lambda p: (jax.P("x", "y") if rank == 3 else jax.P("x"),),
-        compiler_fault=compiler_fault,
-    )
+    return of_array(there, rank, call, lambda p, a: a * 1.0, **more)
 
 
 def equation(p):
@@ -134,19 +118,17 @@ def grid(name):
     """The target of what is known of a spectrum without any array."""
 
     def reference(p, zero):
+        if name == "mask":
+            return [np.ones(shape(p, 3), bool)]
         waves = [np.fft.fftfreq(n, 1 / n).round() for n in shape(p, 3)]
-        found = np.meshgrid(*waves, indexing="ij")
-        full = np.ones(shape(p, 3), bool)
-        return [full] if name == "mask" else found
+        return np.meshgrid(*waves, indexing="ij")
 
     def call(p):
         def run(zero):
             sizes = shape(p, 3)
             found = getattr(fft, name)(sizes, over=p["over"])
             found = found if name == "wave_numbers" else [found]
-            full = [1] * 3
-            for each in found:
-                full = [max(n, m) for n, m in zip(full, each.shape, strict=True)]
+            full = np.broadcast_shapes(*(each.shape for each in found))
             return [inside(np.broadcast_to(each, full), sizes) for each in found]
 
         return run
@@ -172,25 +154,13 @@ TARGETS = (
     one("fft2", 2),
     one("ifft2", 2),
     pair("fftn_transposed", "ifftn_transposed", 3),
-    pair("rfftn", "irfftn", 3, reals),
-    pair("rfftn_transposed", "irfftn_transposed", 3, reals, ORDER_OF_AXES),
-    pair("rfft2", "irfft2", 2, reals),
-    Target(
-        name="fft.solve_in_spectrum",
-        parameters=anything,
-        arrays=numbers(3),
-        call=equation,
-        reference=solution,
-        specs=lambda p: (jax.P("x", "y"),),
+    pair("rfftn", "irfftn", 3, **real),
+    pair(
+        "rfftn_transposed", "irfftn_transposed", 3, compiler_fault=ORDER_OF_AXES, **real
     ),
-    Target(
-        name="fft.along_axes",
-        parameters=anything,
-        arrays=numbers(3),
-        call=flipped,
-        reference=lambda p, a: 1.0 * a[::-1, :, ::-1],
-        specs=lambda p: (jax.P("x", "y"),),
-    ),
+    pair("rfft2", "irfft2", 2, **real),
+    of_array("solve_in_spectrum", 3, equation, solution),
+    of_array("along_axes", 3, flipped, lambda p, a: 1.0 * a[::-1, :, ::-1]),
     grid("mask"),
     grid("wave_numbers"),
 )

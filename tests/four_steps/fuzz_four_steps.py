@@ -7,27 +7,10 @@ from hypothesis import strategies as st
 
 from examples import four_steps
 
-INNER = (
-    "along_vectors",
-    "bluestein",
-    "check_array",
-    "recut",
-    "four_steps",
-    "from_columns",
-    "ifft_transposed",
-    "inverse_four_steps",
-    "explicit_cuts",
-    "matrix_plan",
-    "on_vectors",
-    "to_columns",
-    "square_modulo",
-    "fft_to_matrix",
-    "ifft_from_matrix",
-    "twiddles",
-    "fft_block",
-    "ifft_block",
-    "vector_plan",
-)
+INNER = "along_vectors", "bluestein", "check_array", "recut", "four_steps"
+INNER += "from_columns", "ifft_transposed", "inverse_four_steps", "explicit_cuts"
+INNER += "matrix_plan", "on_vectors", "to_columns", "square_modulo", "fft_to_matrix"
+INNER += "ifft_from_matrix", "twiddles", "fft_block", "ifft_block", "vector_plan"
 NORMS = None, "backward", "ortho", "forward"
 KEYS = {
     "dtype": dtypes,
@@ -50,6 +33,18 @@ def inside(answer, n):
     return answer[:n]
 
 
+def target(name, call, reference):
+    """The target of a transform of a vector."""
+    return Target(
+        name=f"four_steps.{name}",
+        parameters=anything,
+        arrays=numbers,
+        call=call,
+        reference=reference,
+        specs=lambda p: (jax.P(("x", "y")),),
+    )
+
+
 def one(name):
     """The target of a transform that NumPy has; zeros may follow."""
 
@@ -57,14 +52,10 @@ def one(name):
         transform = getattr(four_steps, name)
         return lambda a: inside(transform(a, norm=p["norm"], over=p["over"]), p["n"])
 
-    return Target(
-        name=f"four_steps.{name}",
-        parameters=anything,
-        arrays=numbers,
-        call=call,
-        reference=lambda p, a: getattr(np.fft, name)(a.astype(complex), norm=p["norm"]),
-        specs=lambda p: (jax.P(("x", "y")),),
-    )
+    def reference(p, a):
+        return getattr(np.fft, name)(a.astype(complex), norm=p["norm"])
+
+    return target(name, call, reference)
 
 
 def there_and_back(p):
@@ -91,17 +82,6 @@ REFUSALS = (
     "{} is {}: pass an array of numbers",
 )
 
-TARGETS = (
-    one("fft"),
-    one("ifft"),
-    Target(
-        name="four_steps.fft_transposed",
-        parameters=anything,
-        arrays=numbers,
-        call=there_and_back,
-        reference=unchanged,
-        specs=lambda p: (jax.P(("x", "y")),),
-    ),
-)
+TARGETS = one("fft"), one("ifft"), target("fft_transposed", there_and_back, unchanged)
 
 test_case, test_lists, test_draws = make_tests(four_steps, TARGETS, INNER, REFUSALS)

@@ -1,7 +1,7 @@
 import math
 from collections import Counter
 from fractions import Fraction
-from itertools import permutations, product
+from itertools import product
 
 import pytest
 
@@ -21,10 +21,9 @@ from examples.ring_cost import (
 
 
 @pytest.mark.parametrize("kind", sorted(PIECES.keys() & RING.keys()))
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_measuring_a_program_counts_the_same_bytes(kind, size):
+def test_measuring_a_program_counts_the_same_bytes(kind):
     """`communication` reads compiled text alone, and so has factors of its own."""
-    for operand in 8, 100, 4096:
+    for size, operand in product((1, 2, 3, 8), (100, 4096)):
         collective = Collective(kind, operand, ("x",), (tuple(range(size)),))
         assert collective.sent == ring_bytes(kind, operand, size)
 
@@ -46,44 +45,55 @@ def test_a_hundred_bytes_on_eight_devices(kind, sent, one_way, both_ways):
     assert ring_bytes("reduce-scatter", 1, 8) == 1
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 6])
-def test_both_ways_round_an_odd_ring_and_an_even_one(size):
-    assert ring_rounds("all-gather", size, ways=2) == size // 2
-    assert ring_rounds("all-reduce", size, ways=2) == 2 * (size // 2)
+def test_both_ways_round_an_odd_ring_and_an_even_one():
+    for size in 1, 2, 3, 5, 6:
+        assert ring_rounds("all-gather", size, ways=2) == size // 2
+        assert ring_rounds("all-reduce", size, ways=2) == 2 * (size // 2)
 
 
-def test_a_collective_of_another_name_has_no_price():
-    with pytest.raises(ValueError, match="'psum' is no collective of"):
-        ring_bytes("psum", 1, 8)
-    with pytest.raises(ValueError, match="'psum' is no collective of"):
-        ring_rounds("psum", 8)
-    with pytest.raises(ValueError, match="'doubling' is no collective of"):
-        network_cost("doubling", 1, [(8, "switch")], 1e-6, 1e9)
+LINK, LINE = (1e-6, 1e9), [(4, "line")]
 
 
-@pytest.mark.parametrize("ways", [0, 3, 1.0])
-def test_a_third_way_round_is_refused(ways):
-    with pytest.raises(ValueError, match=f"1 or 2 ways round, not {ways}"):
-        ring_rounds("all-gather", 8, ways)
-
-
-@pytest.mark.parametrize("f", [ring_bytes, ring_rounds])
-def test_what_cannot_pair_up_has_no_price(f):
-    more = (8,) if f is ring_bytes else ()
-    for kind, size in ("doubling", 6), ("doubling", 12), ("all-gather", 0):
-        with pytest.raises(ValueError, match=f"{size} devices: pass 1 or more"):
-            f(kind, *more, size)
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: ring_bytes("psum", 1, 8), "'psum' is no collective of"),
+        (lambda: network_cost("doubling", 1, LINE, *LINK), "'doubling' is no coll"),
+        (lambda: ring_rounds("all-gather", 8, 3), "1 or 2 ways round, not 3"),
+        (lambda: ring_rounds("all-gather", 8, 1.0), "1 or 2 ways round, not 1.0"),
+        (lambda: ring_bytes("doubling", 8, 6), "6 devices: pass 1 or more"),
+        (lambda: ring_rounds("all-gather", 0), "0 devices: pass 1 or more"),
+        (
+            lambda: hops("all-gather", [(0, "line")]),
+            r"\(0, 'line'\) is no axis: pass 1 or",
+        ),
+        (
+            lambda: link_load("all-gather", [(2.0, "line")]),
+            r"\(2.0, 'line'\) is no axis: pass 1 or",
+        ),
+        (
+            lambda: least("all-gather", [(4, "star")]),
+            r"\(4, 'star'\) is no axis: pass 1 or",
+        ),
+        (lambda: network_cost("all-gather", -1, LINE, *LINK), "an operand of -1"),
+        (lambda: network_cost("all-gather", 0.5, LINE, *LINK), "an operand of 0.5"),
+        (lambda: network_cost("all-gather", 1, LINE, -1, 1), "a link of -1 s"),
+        (lambda: network_cost("all-gather", 1, LINE, math.nan, 1), "a link of nan s"),
+        (lambda: network_cost("all-gather", 1, LINE, 0, 0), "a link of 0 s and 0"),
+        (lambda: network_cost("all-gather", 1, LINE, 0, math.inf), "and inf B/s"),
+    ],
+)
+def test_what_has_no_price_is_refused(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call()
 
 
 # ----------------------------------------------- networks, against schedules played out
 
-SIZES = [1, 2, 3, 4, 5, 8]
+SIZES = [1, 2, 3, 5, 8]
 BRICKS = [
-    ((4, "both ways"), (4, "both ways")),
     ((3, "both ways"), (5, "both ways")),
-    ((2, "line"), (4, "both ways")),
     ((1, "line"), (3, "line"), (4, "one way")),
-    ((2, "line"), (2, "line"), (3, "line")),
     ((4, "both ways"), (2, "both ways"), (3, "both ways")),
     ((3, "switch"), (4, "doubling")),
 ]
@@ -105,11 +115,9 @@ def shortest(n, start, goal):
 
 def in_bits(n, start, goal):
     """A hop for each bit of the distance, the least first."""
-    links = []
-    for bit in (1 << k for k in range(n.bit_length())):
-        if (goal - start) % n & bit:
-            links.append(((start + ((goal - start) % n & (bit - 1))) % n, "out"))
-    return [(1, links)]
+    away = (goal - start) % n
+    bits = [1 << k for k in range(n.bit_length()) if away >> k & 1]
+    return [(1, [((start + (away & (bit - 1))) % n, "out") for bit in bits])]
 
 
 ROUTES = {  # from a place on an axis of n to another: shares, and the links of each
@@ -189,42 +197,24 @@ FROM = {  # whom a device hears of n, in a turn
 
 def turns(n, way):
     """Return after how many turns of an all-gather every device has all blocks."""
-    have, turn = [{rank} for rank in range(n)], 0
+    have, turn, closed = [{rank} for rank in range(n)], 0, way != "line"
     while any(len(blocks) < n for blocks in have):
         sent = [{rank} for rank in range(n)] if way == "switch" else have
-        peers = [[rank + away for away in FROM[way](turn)] for rank in range(n)]
-        if way == "line":
-            peers = [[other for other in others if 0 <= other < n] for others in peers]
+        hears = [[rank + away for away in FROM[way](turn)] for rank in range(n)]
         have = [
-            blocks.union(*(sent[other % n] for other in others))
-            for blocks, others in zip(have, peers, strict=True)
+            blocks.union(*(sent[i % n] for i in others if i in range(n) or closed))
+            for blocks, others in zip(have, hears, strict=True)
         ]
         turn += 1
     return turn
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("n", SIZES)
-def test_an_all_gather_takes_as_many_steps_as_one_played_out(n, way):
-    assert hops("all-gather", [(n, way)]) == turns(n, way)
-    assert hops("all-reduce", [(n, way)]) == 2 * turns(n, way)
-
-
-def test_steps_of_axes_add_up():
-    for axes in BRICKS:
-        each = [hops("all-to-all", [axis]) for axis in axes]
-        assert hops("all-to-all", axes) == sum(each)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", SIZES)
-def test_a_ring_and_a_switch_have_the_formulas_of_a_ring(kind, size):
-    """But in an all-to-all, whose pieces a ring passes on."""
-    for way in ("switch",) if kind == "all-to-all" else ("switch", "one way"):
-        assert hops(kind, [(size, way)]) == ring_rounds(kind, size)
-        for operand in 0, size, 56 * size:
-            load = operand * link_load(kind, [(size, way)])
-            assert load == ring_bytes(kind, operand, size)
+def test_an_all_gather_takes_as_many_steps_as_one_played_out():
+    """Steps of axes add up."""
+    for axes in LINES + BRICKS:
+        steps = sum(turns(*axis) for axis in axes)
+        assert hops("all-gather", axes) == steps
+        assert hops("all-reduce", axes) == 2 * steps
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,17 +225,11 @@ def test_no_schedule_is_below_the_least(kind):
         assert load <= link_load(kind, axes)
 
 
-@pytest.mark.parametrize("sizes", [(4, 4), (5, 5), (4, 4, 4), (3, 3, 3), (8,)])
+@pytest.mark.parametrize("sizes", [(5, 5), (4, 4, 4), (8,)])
 def test_rings_of_one_length_reach_the_least(sizes):
     torus = [(n, "both ways") for n in sizes]
     for kind in "all-gather", "reduce-scatter", "all-reduce":
         assert least(kind, torus)[1] == link_load(kind, torus)
-
-
-def test_which_axis_comes_first_changes_nothing():
-    for axes in permutations([(4, "both ways"), (2, "line"), (1, "line")]):
-        assert hops("all-reduce", axes) == 2 * (2 + 1)
-        assert link_load("all-to-all", axes) == Fraction(1, 2)
 
 
 # ------------------------------------------------------------------------------ costs
@@ -264,38 +248,11 @@ def test_an_all_reduce_of_the_page():
 
 def test_nothing_is_sent_by_one_device_and_of_nothing():
     for kind in KINDS:
-        assert network_cost(kind, 4096, [(1, "line")], 1e-6, 1e9) == (
-            0,
-            0,
-            0,
-            "bandwidth",
-        )
-        assert network_cost(kind, 4096, [], 1e-6, 1e9)[:3] == (0, 0, 0)
-        empty = network_cost(kind, 0, [(4, "line")], 1e-6, 1e9)
-        assert empty == (hops(kind, [(4, "line")]), 0, empty.steps * 1e-6, "latency")
-
-
-@pytest.mark.parametrize("axis", [(0, "line"), (2.0, "line"), (4, "star")])
-def test_what_is_no_axis_has_no_price(axis):
-    for f in hops, link_load, least:
-        with pytest.raises(ValueError, match="is no axis: pass 1 or more"):
-            f("all-gather", [axis])
-
-
-@pytest.mark.parametrize(
-    ("operand", "alpha", "beta"),
-    [
-        (-1, 0, 1),
-        (0.5, 0, 1),
-        (1, -1, 1),
-        (1, math.nan, 1),
-        (1, 0, 0),
-        (1, 0, math.inf),
-    ],
-)
-def test_what_is_no_link_has_no_price(operand, alpha, beta):
-    with pytest.raises(ValueError, match=r"a link of|an operand of"):
-        network_cost("all-gather", operand, [(2, "line")], alpha, beta)
+        alone = network_cost(kind, 4096, [(1, "line")], *LINK)
+        assert alone == (0, 0, 0, "bandwidth")
+        assert network_cost(kind, 4096, [], *LINK)[:3] == (0, 0, 0)
+        empty = network_cost(kind, 0, LINE, *LINK)
+        assert empty == (hops(kind, LINE), 0, empty.steps * 1e-6, "latency")
 
 
 def test_machines_are_as_large_as_they_say_and_give_their_source():
@@ -308,11 +265,11 @@ def test_machines_are_as_large_as_they_say_and_give_their_source():
 
 def test_a_slice_of_tpus_is_a_torus_where_it_is_large_enough():
     """As Google's pages say of v5p, and the scaling book of v5e and v6e."""
-    ways = {name: MACHINES[name].axes for name in MACHINES}
-    assert {way for _, way in ways["TPU v5p"][32]} == {"line"}
-    assert {way for _, way in ways["TPU v5p"][64]} == {"both ways"}
-    assert ways["TPU v5e"][128] == ((8, "line"), (16, "both ways"))
-    assert {way for _, way in ways["TPU v6e"][64]} == {"line"}
+    v5e, v5p, v6e = (MACHINES[f"TPU {name}"].axes for name in ("v5e", "v5p", "v6e"))
+    assert {way for _, way in v5p[32]} == {"line"}
+    assert {way for _, way in v5p[64]} == {"both ways"}
+    assert v5e[128] == ((8, "line"), (16, "both ways"))
+    assert {way for _, way in v6e[64]} == {"line"}
 
 
 def test_links_of_a_whole_slice_are_what_google_publishes():

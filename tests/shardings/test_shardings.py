@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
+from jax.sharding import AxisType, SingleDeviceSharding
 from on_devices import even, mesh_of, on, table
 
 from examples.shardings import (
@@ -50,21 +50,16 @@ def reasons_of(answer, target, shape=SHAPE):
 
 def test_any_spelling_of_a_sharding_is_right():
     names = jax.make_mesh((4, 2), ("model", "batch"))
-    one, two, three = mesh_of(8), mesh_of(2, 4), mesh_of(2, 2, 2)
+    rows = on(mesh_of(2, 4), ("x", "y"))
     for answer in (
-        on(one, "x"),
-        on(one, "x", None),
-        on(one, ("x",)),
-        on(two, ("x", "y")),
-        on(two, ("x", "y"), None),
-        on(three, ("x", "y", "z")),
+        on(mesh_of(8), "x", None),
+        on(mesh_of(8, kind=AUTO), ("x",)),
+        on(mesh_of(2, 2, 2), ("x", "y", "z")),
         on(names, ("model", "batch")),
-        on(mesh_of(8, kind=AUTO), "x"),
+        rows,
     ):
-        rows = " / ".join("01234567")
+        assert same(answer, " / ".join("01234567"))
         assert same(answer, rows)
-        for target in (on(one, "x"), on(two, ("x", "y"))):
-            assert same(answer, target)
 
 
 def test_both_solutions_of_the_mysterious_sharding_are_right():
@@ -75,15 +70,13 @@ def test_both_solutions_of_the_mysterious_sharding_are_right():
     assert same(published, target)
 
 
-@pytest.mark.parametrize("spec", [("x",), (None, "x"), ("y", "x"), ()])
 @pytest.mark.parametrize(("sizes", "kind"), [((8, 1), AUTO), ((2, 4), EXPLICIT)])
-def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, kind, spec):
+def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, kind):
     """JAX's own answer is the oracle: `is_equivalent_to`, on one order of devices."""
     mesh = mesh_of(*sizes, kind=kind)
-    for other in itertools.product(["x", "y", None], repeat=2):
-        if other[0] == other[1] and other[0]:
-            continue
-        mine, wanted = on(mesh, *other), on(mesh, *spec)
+    specs = ("x",), (None, "x"), ("y", "x"), (), ("x", "y"), ("y",), (None, "y")
+    shardings = [on(mesh, *spec) for spec in specs]
+    for mine, wanted in itertools.product(shardings, shardings[:4]):
         equivalent = mine.is_equivalent_to(wanted, 2)
         assert same(mine, wanted) == equivalent, (mine, wanted)
 
@@ -91,7 +84,7 @@ def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, kind, sp
 def test_a_spec_lies_over_the_mesh_in_context(mesh):
     assert same(jax.P("x", "y"), "0 1 2 3 / 4 5 6 7")
     assert same(jax.P("x", "y"), jax.P("x", "y", None), (8, 8, 2))
-    assert same(jax.P(), ",".join("01234567"))
+    assert same(jax.P(), ALL)
     assert not same(jax.P("x"), "0 1 2 3 / 4 5 6 7")
 
 
@@ -108,15 +101,13 @@ def test_a_vector_and_three_axes_are_judged_too(mesh):
     reason = reasons_of(jax.P("y"), "0,1,2,3 4,5,6,7", (4,))
     assert "cut into blocks 4, in the target 2" in reason
     assert "device 0 holds element 0, the target wants elements 0-1" in reason
-    three = 4, 4, 4
-    assert same(jax.P("x", None, "y"), jax.P("x", None, "y"), three)
-    reason = reasons_of(jax.P("x", None, "y"), jax.P("x", "y"), three)
+    reason = reasons_of(jax.P("x", None, "y"), jax.P("x", "y"), (4, 4, 4))
     assert "cut into blocks 2 x 1 x 4, in the target 2 x 4 x 1" in reason
     assert "device 0 holds [0:2, 0:4, 0:1], the target wants [0:2, 0:1, 0:4]" in reason
 
 
 def test_one_device_is_a_mesh_as_well():
-    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    here = SingleDeviceSharding(jax.devices()[0])
     assert same(here, "0")
     assert same(on(mesh_of(1), "x"), here)
     assert same(here, here, ())
@@ -124,41 +115,25 @@ def test_one_device_is_a_mesh_as_well():
 
 # ---------------------------------------------- a sharding: what is wrong with it
 
-
 EIGHT_COLUMNS = "0 1 2 3 4 5 6 7"
 ALL = ",".join("01234567")
 MISTAKES = [  # answer, target, kind of mistake, first device that shows it
-    (lambda: on(mesh_of(8), "x"), EIGHT_COLUMNS, Mistake.TRANSPOSED, 0),
-    (
-        lambda: on(mesh_of(4, 2), "x", "y"),
-        "0 2 4 6 / 1 3 5 7",
-        Mistake.TRANSPOSED,
-        0,
-    ),
-    (lambda: on(mesh_of(2, 4), "x"), "0 1 2 3 / 4 5 6 7", Mistake.OTHER_BLOCKS, 0),
-    (
-        lambda: on(mesh_of(2, 4), "x", "y"),
-        "0 2 4 6 / 1 3 5 7",
-        Mistake.OTHER_ORDER,
-        1,
-    ),
-    (lambda: on(mesh_of(2, 4), None, "x"), "0,2,4,6 1,3,5,7", Mistake.OTHER_ORDER, 1),
-    (lambda: on(even(4), None, "x"), EIGHT_COLUMNS, Mistake.FEWER_DEVICES, 0),
+    (lambda: on(mesh_of(8), "x"), EIGHT_COLUMNS, "TRANSPOSED", 0),
+    (lambda: on(mesh_of(4, 2), "x", "y"), "0 2 4 6 / 1 3 5 7", "TRANSPOSED", 0),
+    (lambda: on(mesh_of(2, 4), "x"), "0 1 2 3 / 4 5 6 7", "OTHER_BLOCKS", 0),
+    (lambda: on(mesh_of(2, 4), "x", "y"), "0 2 4 6 / 1 3 5 7", "OTHER_ORDER", 1),
+    (lambda: on(mesh_of(2, 4), None, "x"), "0,2,4,6 1,3,5,7", "OTHER_ORDER", 1),
+    (lambda: on(even(4), None, "x"), EIGHT_COLUMNS, "FEWER_DEVICES", 0),
     (
         lambda: on(mesh_of(2, 2, devices=jax.devices()[:4]), "x", "y"),
         "0 2 / 4 6",
-        Mistake.OTHER_DEVICES,
+        "OTHER_DEVICES",
         1,
     ),
-    (lambda: on(mesh_of(8), "x"), "0 / 2 / 4 / 6", Mistake.OTHER_DEVICES, 0),
-    (
-        lambda: jax.sharding.SingleDeviceSharding(jax.devices()[3]),
-        EIGHT_COLUMNS,
-        Mistake.FEWER_DEVICES,
-        0,
-    ),
-    (lambda: on(mesh_of(8)), EIGHT_COLUMNS, Mistake.REPLICATED, 0),
-    (lambda: on(mesh_of(8), "x"), ALL, Mistake.NOT_REPLICATED, 0),
+    (lambda: on(mesh_of(8), "x"), "0 / 2 / 4 / 6", "OTHER_DEVICES", 0),
+    (lambda: SingleDeviceSharding(jax.devices()[3]), EIGHT_COLUMNS, "FEWER_DEVICES", 0),
+    (lambda: on(mesh_of(8)), EIGHT_COLUMNS, "REPLICATED", 0),
+    (lambda: on(mesh_of(8), "x"), ALL, "NOT_REPLICATED", 0),
 ]
 
 
@@ -167,7 +142,7 @@ MISTAKES = [  # answer, target, kind of mistake, first device that shows it
 )
 def test_it_finds_what_kind_of_mistake_a_sharding_is(answer, target, kind, device):
     reasons, (wanted, mine) = differences(answer(), target, SHAPE)
-    assert mistake(mine, wanted) is kind
+    assert mistake(mine, wanted) is Mistake[kind]
     assert reasons[1].startswith(f"device {device} holds")
 
 
@@ -194,27 +169,20 @@ def test_another_order_in_three_axes_is_told_too():
 
 
 def test_a_pending_sum_is_not_a_sharding_of_the_sum(mesh):
-    pending = on(mesh_of(2, 4), "x")
-    unreduced = jax.NamedSharding(pending.mesh, jax.P("x", unreduced={"y"}))
-    reason = reasons_of(unreduced, pending, SHAPE)
+    rows = on(mesh, "x")
+    pending = jax.NamedSharding(mesh, jax.P("x", unreduced={"y"}))
+    reason = reasons_of(pending, rows)
     assert reason == "its sums are pending (unreduced) over y"
     with pytest.raises(ValueError, match="pending"):
-        differences(pending, unreduced, SHAPE)
-
-
-def name_of(answer):
-    return type(answer).__name__
+        differences(rows, pending, SHAPE)
 
 
 NO_SHARDINGS = [..., None, "x", 3.5, ("x", None), ["x"], np.ones(2)]
-NO_DEVICES = [
-    on,
-    jax.ShapeDtypeStruct(SHAPE, float),
-    jax.sharding.AbstractMesh((8,), ("x",)),
-]
 
 
-@pytest.mark.parametrize("answer", NO_SHARDINGS + NO_DEVICES, ids=name_of)
+@pytest.mark.parametrize(
+    "answer", [..., on, jax.ShapeDtypeStruct(SHAPE, float), np.ones(2)]
+)
 def test_what_is_no_sharding_is_refused_beside_the_target(answer):
     (reason,), (wanted,) = differences(answer, EIGHT_COLUMNS, SHAPE)
     assert reason.startswith("the answer is ")
@@ -262,26 +230,16 @@ def test_a_spec_without_a_mesh_is_refused_with_advice():
 
 @pytest.mark.parametrize(
     ("picture", "shape"),
-    [
-        ("0 2 / 4 6", (4, 4)),
-        ("0,1 / 2,3", (4, 4)),
-        ("3,5 1", (8,)),
-        ("0", (5,)),
-        ("10 11", (2, 2)),
-    ],
+    [("0 2 / 4 6", (4, 4)), ("3,5 1", (8,)), ("10 11", (2, 2))],
 )
 def test_a_picture_is_read_back_as_it_was_written(picture, shape):
     assert notation(parse(picture, shape)) == picture
 
 
 def test_a_picture_says_which_device_holds_what():
-    left, right = slice(0, 3), slice(3, 6)
-    whole = slice(0, 4)
-    assert parse("0,7 2", (4, 6)) == {
-        0: (whole, left),
-        7: (whole, left),
-        2: (whole, right),
-    }
+    whole, left, right = slice(0, 4), slice(0, 3), slice(3, 6)
+    halves = {0: (whole, left), 7: (whole, left), 2: (whole, right)}
+    assert parse("0,7 2", (4, 6)) == halves
     assert parse("0 / 1", (4, 6))[1] == (slice(2, 4), slice(0, 6))
     assert parse("0 1", (6,)) == {0: (left,), 1: (right,)}
 
@@ -291,9 +249,7 @@ def test_a_picture_says_which_device_holds_what():
     [
         ("0 1 / 2", SHAPE, "in equal blocks"),
         ("", SHAPE, "in equal blocks"),
-        ("0 1 /", SHAPE, "in equal blocks"),
         ("0 1 2", SHAPE, "in equal blocks"),
-        ("0 / 1", (8,), "in equal blocks"),
         ("0 1", (8, 8, 8), "does not cut the shape"),
         ("0 0", SHAPE, "'0' is no device, or one too many"),
         ("0 x", SHAPE, "'x' is no device"),
@@ -305,15 +261,14 @@ def test_what_is_no_picture_is_a_value_error(picture, shape, reason):
         differences(jax.P(), picture, shape)
 
 
-@pytest.mark.parametrize("target", [None, ..., ("x",), 3, jax.P("x")])
+@pytest.mark.parametrize("target", [None, ("x",), jax.P("x")])
 def test_what_is_no_target_is_a_value_error(target):
     with pytest.raises(ValueError, match=r"a sharding is wanted|a spec alone has no"):
         differences(jax.P(), target, SHAPE)
 
 
 def test_where_one_sharding_lays_never_differs_from_itself():
-    for spec in (("x",), ("y", "x"), ()):
-        boxes = index_map(on(mesh_of(2, 4), *spec), SHAPE)
-        turned = dict(reversed(boxes.items()))
-        assert mistake(boxes, turned) is None
-        assert explain(boxes, turned, SHAPE) == []
+    boxes = index_map(on(mesh_of(2, 4), "y", "x"), SHAPE)
+    turned = dict(reversed(boxes.items()))
+    assert mistake(boxes, turned) is None
+    assert explain(boxes, turned, SHAPE) == []

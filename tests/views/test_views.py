@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
-from pictures.test_pictures import SPECS, SVG
+from on_devices import even, mesh_of, on
+from pictures.test_pictures import SPECS, SVG, holders
 
 from examples.films import Film
 from examples.meshes import bytes_missing
@@ -17,14 +18,8 @@ from examples.pictures import beside, draw
 from examples.views import missing, numbers
 
 
-def make_mesh(shape=(2, 4), some=slice(None), kind=AxisType.Explicit, names="xyz"):
-    names = tuple(names[: len(shape)])
-    kinds = (kind,) * len(shape)
-    return jax.make_mesh(shape, names, kinds, devices=jax.devices()[some])
-
-
-def placed(values, spec, mesh=None):
-    return jax.device_put(values, jax.NamedSharding(mesh or make_mesh(), spec))
+def placed(values, *spec):
+    return jax.device_put(values, on(mesh_of(2, 4), *spec))
 
 
 def shown(svg):
@@ -40,29 +35,35 @@ def shown(svg):
 # ------------------------------------------------------------------- numbers in shards
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("spec", SPECS[1:4], ids=str)
 @pytest.mark.parametrize(
-    ("kind", "some"),
-    [(AxisType.Auto, slice(None)), (AxisType.Explicit, slice(None, None, -1))],
-    ids=["on", "back"],
+    ("kind", "way"), [(AxisType.Auto, 1), (AxisType.Explicit, -1)], ids=["on", "back"]
 )
-def test_each_block_shows_the_numbers_of_its_shard_in_their_places(spec, kind, some):
-    x = placed(np.arange(64).reshape(8, 8), spec, make_mesh((2, 4), some, kind))
+def test_each_block_shows_the_numbers_of_its_shard_in_their_places(spec, kind, way):
+    mesh = mesh_of(2, 4, devices=jax.devices()[::way], kind=kind)
+    x = jax.device_put(np.arange(64).reshape(8, 8), on(mesh, *spec))
     held = {shard.device.id: np.asarray(shard.data) for shard in x.addressable_shards}
     for _, (head, *words), title in shown(numbers(draw(x), x).svg):
-        rows = itertools.groupby(
-            sorted(words, key=lambda w: (w[1], w[0])), lambda w: w[1]
-        )
+        words.sort(key=lambda word: (word[1], word[0]))
+        rows = itertools.groupby(words, lambda word: word[1])
         table = [[int(word) for *_, word in row] for _, row in rows]
         for device in map(int, re.findall(r"\d+", title.split("[")[0])):
             np.testing.assert_array_equal(table, held[device])
             assert any(word in head[2] for word in (str(device), "-"))
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("shape", [(8, 16), (24, 8)])
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        (jax.P("x", "y"), (8, 16)),
+        (jax.P(("x", "y")), (24, 8)),
+        (jax.P(None, ("y", "x")), (8, 16)),
+        (jax.P(), (24, 8)),
+    ],
+    ids=str,
+)
 def test_numbers_lie_inside_their_block_and_apart(spec, shape):
-    x = placed(np.arange(np.prod(shape)).reshape(shape) % 100, spec)
+    x = placed(np.arange(np.prod(shape)).reshape(shape) % 100, *spec)
     for width in (226, 320):
         for (x0, y0, wide, high), words, _ in shown(numbers(draw(x), x).at(width)):
             for across, down, word in words:
@@ -75,34 +76,28 @@ def test_numbers_lie_inside_their_block_and_apart(spec, shape):
                 assert aside or abs(b - d) >= 13
 
 
-@pytest.mark.parametrize("n", [8, 16])
-def test_a_vector_is_one_line_and_a_number_one_word(n):
-    v = placed(np.arange(n), jax.P("y"))
+def test_a_vector_is_one_line_and_a_number_one_word():
+    v = placed(np.arange(16), "y")
     lines = [{y for _, y, _ in words} for _, words, _ in shown(numbers(draw(v), v).svg)]
     assert [len(line) for line in lines] == [2] * 4  # the devices, and their numbers
-    one = placed(np.float32(0.25), jax.P())
+    one = placed(np.float32(0.25))
     ((_, words, _),) = shown(numbers(draw(one), one).svg)
     assert [word for *_, word in words] == ["0-7", "0.25"]
 
 
 def test_terminals_and_screen_readers_get_a_line_a_device():
-    x = placed(np.arange(8, dtype=np.float32).reshape(2, 4), jax.P(None, "x"))
+    x = placed(np.arange(8, dtype=np.float32).reshape(2, 4), None, "x")
     view = numbers(draw(x), x)
     halves = "0 1 / 4 5", "2 3 / 6 7"
     lines = [f"device {d} holds {halves[d // 4]}" for d in range(8)]
     assert str(view).splitlines() == [draw(x).caption, *lines]
-    assert all(f"{line}" in view.words for line in lines)
+    assert all(line in view.words for line in lines)
     assert f'aria-label="{view.words}"' in view.svg
 
 
 @pytest.mark.parametrize(
     ("dtype", "word"),
-    [
-        ("bfloat16", "0.334"),
-        ("int8", "1"),
-        ("bool", "1"),
-        ("complex64", "0.3333+0j"),
-    ],
+    [("bfloat16", "0.334"), ("int8", "1"), ("bool", "1"), ("complex64", "0.3333+0j")],
 )
 def test_numbers_are_written_short(dtype, word):
     whole = dtype in ("int8", "bool")
@@ -111,7 +106,7 @@ def test_numbers_are_written_short(dtype, word):
 
 
 def test_sums_that_are_due_differ_between_copies_and_all_are_written():
-    with jax.set_mesh(make_mesh()):
+    with jax.set_mesh(mesh_of(2, 4)):
         a = jax.device_put(np.arange(4.0).reshape(1, 4), jax.P(None, "y"))
         b = jax.device_put(np.ones((4, 1)), jax.P("y"))
         due = jnp.matmul(a, b, out_sharding=jax.P(None, None, unreduced={"y"}))
@@ -121,43 +116,30 @@ def test_sums_that_are_due_differ_between_copies_and_all_are_written():
 
 
 @pytest.mark.parametrize(
-    ("x", "message"),
+    ("shape", "other", "message"),
     [
-        (np.zeros((8, 8)), r"pass the array of shape \(8, 8\) that was drawn"),
-        (jnp.zeros(8), r"pass the array of shape \(8, 8\) that was drawn"),
-        (None, r"pass the array of shape \(8, 8\) that was drawn"),
+        ((8, 8), np.zeros((8, 8)), r"pass the array of shape \(8, 8\) that was drawn"),
+        ((8, 8), jnp.zeros(8), r"pass the array of shape \(8, 8\) that was drawn"),
+        ((64, 8), None, "such numbers do not fit: draw fewer"),
+        ((64,), None, "such numbers do not fit: draw fewer"),
+        ((2, 2, 2), None, r"draw a part, such as x\[0\]"),
     ],
 )
-def test_what_was_not_drawn_has_no_numbers(x, message):
+def test_what_was_not_drawn_or_does_not_fit_is_refused(shape, other, message):
+    x = placed(np.zeros(shape), "x")
     with pytest.raises(ValueError, match=message):
-        numbers(draw(placed(np.zeros((8, 8)), jax.P("x"))), x)
-
-
-@pytest.mark.parametrize("shape", [(64, 8), (64,)])
-def test_too_many_numbers_are_refused(shape):
-    x = placed(np.zeros(shape), jax.P("x"))
-    with pytest.raises(ValueError, match="such numbers do not fit: draw fewer"):
-        numbers(draw(x), x)
-
-
-def test_numbers_of_three_axes_are_refused():
-    x = placed(np.zeros((2, 2, 2)), jax.P("x"))
-    with pytest.raises(ValueError, match=r"draw a part, such as x\[0\]"):
-        numbers(draw(x), x)
+        numbers(draw(x), x if other is None else other)
 
 
 # ---------------------------------------------------------------------- what is missing
 
-MOVES = [
-    *zip(SPECS, SPECS[1:] + SPECS[:1], strict=True),
-    *itertools.pairwise(SPECS[::-2]),
-]
+MOVES = [*zip(SPECS, SPECS[1:] + SPECS[:1], strict=True)][::2]
 
 
-def hatched(view, shape):
+def hatched(view):
     """For each device: the elements that are drawn hatched, and those that are not."""
-    lacks = {device: np.zeros(shape, int) for device in view.boxes}
-    has = {device: np.zeros(shape, int) for device in view.boxes}
+    lacks = {device: np.zeros(view.shape, int) for device in view.boxes}
+    has = {device: np.zeros(view.shape, int) for device in view.boxes}
     for group in ElementTree.fromstring(view.svg).iter(f"{SVG}g"):
         title = group.find(f"{SVG}title").text
         spans = re.search(r"\[(.*)\]", title)[1].split(", ")
@@ -173,27 +155,23 @@ def hatched(view, shape):
     return lacks, has
 
 
-def held(sharding, shape):
-    masks = {}
-    for device, part in sharding.devices_indices_map(shape).items():
-        masks[device.id] = np.zeros(shape, int)
-        masks[device.id][part] = 1
-    return masks
+def assert_hatched(view, start, end):
+    """Fail unless what each device gets is hatched, and what it has is not."""
+    lacks, has = hatched(view)
+    before, after = holders(start, view.shape), holders(end, view.shape)
+    for device in range(8):
+        np.testing.assert_array_equal(lacks[device], (after & ~before) >> device & 1)
+        np.testing.assert_array_equal(has[device], (after & before) >> device & 1)
 
 
 @pytest.mark.parametrize(("start", "end"), MOVES, ids=str)
 def test_hatched_is_what_a_device_holds_then_and_did_not_before(start, end):
     """The caption and the lines say how many bytes and elements these are."""
-    x = placed(np.zeros((16, 8), np.float32), start)
+    x = placed(np.zeros((16, 8), np.float32), *start)
     target = jax.NamedSharding(x.sharding.mesh, end)
     goes = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=target)
     view = missing(draw(x), draw(goes))
-    lacks, has = hatched(view, x.shape)
-    before, after = held(x.sharding, x.shape), held(target, x.shape)
-    for device in range(8):
-        new = after[device] * (1 - before[device])
-        np.testing.assert_array_equal(lacks[device], new)
-        np.testing.assert_array_equal(has[device], after[device] * before[device])
+    assert_hatched(view, x.sharding, target)
     expected = bytes_missing(x, target)
     upto = "up to " if len({*expected.values()}) > 1 else ""
     most = max(expected.values())
@@ -204,26 +182,17 @@ def test_hatched_is_what_a_device_holds_then_and_did_not_before(start, end):
 
 
 def test_a_device_that_held_nothing_lacks_all():
-    few = jax.NamedSharding(make_mesh((4,), slice(0, None, 2)), jax.P("x"))
-    all_ = jax.NamedSharding(make_mesh((8,)), jax.P("x"))
-    lacks, has = hatched(missing(draw(few, (16, 4)), draw(all_, (16, 4))), (16, 4))
-    before, after = held(few, (16, 4)), held(all_, (16, 4))
-    for device in range(8):
-        mine = before.get(device, 0 * after[device])
-        np.testing.assert_array_equal(has[device], after[device] * mine)
-        np.testing.assert_array_equal(lacks[device], after[device] * (1 - mine))
-
-
-def test_a_number_on_one_device_is_missing_on_the_others():
+    few, all_ = on(even(4), "x"), on(mesh_of(8), "x")
+    assert_hatched(missing(draw(few, (16, 4)), draw(all_, (16, 4))), few, all_)
     one = jax.sharding.SingleDeviceSharding(jax.devices()[2])
-    view = missing(draw(one, ()), draw(jax.NamedSharding(make_mesh(), jax.P()), ()))
+    view = missing(draw(one, ()), draw(on(mesh_of(2, 4)), ()))
     assert [line.split()[3] for line in view.view.lines] == list("11011111")
     assert view.facts[-1] == "hatched: up to 1 elements a device to get"
 
 
 def test_hatching_lies_inside_its_strip():
-    view = missing(*(draw(placed(np.zeros((16, 8)), s)) for s in (SPECS[3], SPECS[4])))
-    found = 0
+    before, after = (placed(np.zeros((16, 8)), *spec) for spec in (["x"], [None, "y"]))
+    view, found = missing(draw(before), draw(after)), 0
     for group in ElementTree.fromstring(view.svg).iter(f"{SVG}g"):
         strips = group.findall(f"{SVG}polygon")
         pale = [strip for strip in strips if strip.get("fill-opacity")]
@@ -245,7 +214,7 @@ def test_hatching_lies_inside_its_strip():
 
 
 def test_two_shapes_are_no_move():
-    small, large = (draw(placed(np.zeros(n), jax.P("x"))) for n in (8, 16))
+    small, large = (draw(placed(np.zeros(n), "x")) for n in (8, 16))
     with pytest.raises(ValueError, match=r"\(8,\) is not \(16,\): draw one shape"):
         missing(small, large)
 
@@ -254,8 +223,8 @@ def test_two_shapes_are_no_move():
 
 
 def test_views_stand_in_rows_at_one_scale_and_in_films():
-    x = placed(np.arange(16).reshape(4, 4), jax.P("x"))
-    y = placed(np.arange(16).reshape(4, 4), jax.P(None, "y"))
+    x = placed(np.arange(16).reshape(4, 4), "x")
+    y = placed(np.arange(16).reshape(4, 4), None, "y")
     views = numbers(draw(x), x), numbers(draw(y), y)
     html = beside(views[0], "→", views[1])._repr_html_()
     sizes = re.findall(r'<svg[^>]* width="(\d+)"', html)
@@ -264,11 +233,11 @@ def test_views_stand_in_rows_at_one_scale_and_in_films():
     film = Film([(views[0], "Rows."), (missing(draw(x), draw(y)), "Columns.")])
     assert film._repr_html_().count("<svg") == 2
     assert not re.search(r"\bid=|<style|<script|href|url\(", film._repr_html_())
-    assert all(view.svg in film._repr_html_() for view in views[:1])
+    assert views[0].svg in film._repr_html_()
 
 
 def test_in_a_grid_of_three_numbers_have_their_room():
-    x = placed(np.arange(16) + 10, jax.P("y"))
+    x = placed(np.arange(16) + 10, "y")
     html = beside(*[numbers(draw(x), x)] * 3)._repr_html_()
     boxes = re.findall(r'class="picture" style="[^"]*width: (\d+)px', html)
     drawn = re.findall(r'<svg[^>]* width="(\d+)"', html)
