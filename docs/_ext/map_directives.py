@@ -67,7 +67,9 @@ def list_parts(builder):
         (
             caption,
             {
-                page.name: builder.render_partial(builder.env.titles[page.name])["title"]
+                page.name: builder.render_partial(builder.env.titles[page.name])[
+                    "title"
+                ]
                 for page in pages
             },
         )
