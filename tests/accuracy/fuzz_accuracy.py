@@ -20,7 +20,6 @@ INNER = (
     "nan_derivative",
     "ratio",
     "check_columns",
-    "check_inverse",
     "check_solution",
     "check_square",
     "scaled_bounds",
@@ -28,11 +27,8 @@ INNER = (
     "column_max",
     "times_in_blocks",
     "ldexp",
-    "nan_derivative",
     "pad_columns",
 )
-KINDS = "Auto", "Explicit"  # meshes of both are refused, as by every module
-GIVEN = "numpy", "jax", "sharded", "replicated"
 equations = st.fixed_dictionaries(
     {
         "dtype": st.sampled_from([*NUMBERS, "bfloat16", "int32"]),
@@ -41,12 +37,6 @@ equations = st.fixed_dictionaries(
         "power": st.sampled_from([0, 0, 25, -25]),
     }
 )
-
-
-def checked(p):
-    """Raise ValueError for what has no answer."""
-    if p["dtype"] not in NUMBERS:
-        raise ValueError("no numbers for it")
 
 
 def matrix(p, random):
@@ -65,7 +55,7 @@ def both(p, random):
 
 def inverse(a, axes=()):
     """Return a solver that inverts a, on each device."""
-    if getattr(a, "dtype", None) not in NUMBERS:
+    if a.dtype not in NUMBERS:
         return Inverse(lambda b: b, axes)  # which is refused
     known = jax.jit(lambda a: jnp.linalg.inv(accuracy.place(a, jax.P())))(a)
 
@@ -75,24 +65,24 @@ def inverse(a, axes=()):
     return Inverse((through(known), through(known.conj().T)), axes)
 
 
-def report(p, judge=accuracy.assess, axes=()):
-    """The numbers of a report but its estimates, and those beside the truth."""
-
-    def call(a, b, x):
-        numbers = judge(a, b, x, inverse(a, axes))
-        return (
-            numbers.backward,
-            numbers.componentwise,
-            numbers.condition,
-            numbers.forward,
-        )
-
-    return call
+def report(judge, axes=()):
+    """Return what gives the numbers of a report: a function of a, b and x."""
+    return lambda a, b, x: jax.tree.leaves(judge(a, b, x, inverse(a, axes)))
 
 
-def numbers(p, a, b, x):
-    """What NumPy says of them."""
-    checked(p)
+def answered(function):
+    """Let a function of NumPy answer for those types that are solved."""
+
+    def reference(p, *arrays):
+        if p["dtype"] not in NUMBERS:
+            raise ValueError("no numbers for it")
+        return function(*arrays)
+
+    return reference
+
+
+def numbers(a, b, x):
+    """What NumPy says of them, and the true error in the place of its bound."""
     scale = np.abs(a).max()
     a, b = a / scale, b / scale
     residual, size = np.abs(b - a @ x), np.abs(a) @ np.abs(x) + np.abs(b)
@@ -100,15 +90,15 @@ def numbers(p, a, b, x):
     backward = residual.max(0) / (norm * largest + np.abs(b).max(0))
     error = np.abs(x - np.linalg.solve(a, b)).max(0) / largest
     condition = norm * np.abs(np.linalg.inv(a)).sum(1).max()
-    return backward, (residual / size).max(0), condition, error
+    return backward, (residual / size).max(0), error, condition
 
 
 def as_numpy_says(p, arrays, found, wanted):
     """The backward errors are equal, the estimates near, and the error in its bound."""
     for mine, truth in zip(found[:2], wanted[:2], strict=True):
         np.testing.assert_allclose(mine, truth, rtol=1e-2)
-    assert wanted[2] / 3 < found[2] < 1.01 * wanted[2]
-    assert (wanted[3] < 1.01 * np.asarray(found[3])).all()
+    assert (wanted[2] < 1.01 * np.asarray(found[2])).all()
+    near(p, arrays, found[3], wanted[3])
 
 
 def near(p, arrays, found, wanted):
@@ -116,26 +106,18 @@ def near(p, arrays, found, wanted):
     assert wanted / 3 < found < 1.01 * wanted
 
 
-def condition_of(p, a):
-    """The condition number in the 1-norm."""
-    checked(p)
-    return np.linalg.cond(a / np.abs(a).max(), 1)
-
-
-def norm_of(p, a):
-    """The 1-norm."""
-    checked(p)
-    return np.linalg.norm(a, 1)
-
-
-ONLY = {"specs": lambda p: (jax.P("x", "y"),), "kinds": KINDS, "given": GIVEN}
+ONLY = {
+    "specs": lambda p: (jax.P("x", "y"),),
+    "kinds": ("Auto", "Explicit"),  # meshes of both are refused, as by every module
+    "given": ("numpy", "jax", "sharded", "replicated"),
+}
 TARGETS = (
     Target(
         name="accuracy.norm1",
         parameters=equations,
         arrays=matrix,
         call=lambda p: accuracy.norm1,
-        reference=norm_of,
+        reference=answered(lambda a: np.linalg.norm(a, 1)),
         **ONLY,
     ),
     Target(
@@ -143,7 +125,7 @@ TARGETS = (
         parameters=equations,
         arrays=matrix,
         call=lambda p: lambda a: accuracy.condition(a, inverse(a)),
-        reference=condition_of,
+        reference=answered(lambda a: np.linalg.cond(a / np.abs(a).max(), 1)),
         check=near,
         under=("nothing", "jit", "vmap", "scan"),  # its derivative is NaN
         **ONLY,
@@ -152,8 +134,8 @@ TARGETS = (
         name="accuracy.assess",
         parameters=equations,
         arrays=both,
-        call=report,
-        reference=numbers,
+        call=lambda p: report(accuracy.assess),
+        reference=answered(numbers),
         check=as_numpy_says,
         under=("nothing", "jit", "vmap", "scan"),
         **ONLY,
@@ -162,8 +144,8 @@ TARGETS = (
         name="accuracy.assess_blocks",
         parameters=equations.filter(lambda p: p["k"]),
         arrays=both,
-        call=lambda p: jax.jit(report(p, accuracy.assess_blocks, ("x", "y"))),
-        reference=numbers,
+        call=lambda p: jax.jit(report(accuracy.assess_blocks, ("x", "y"))),
+        reference=answered(numbers),
         check=as_numpy_says,
         under=("nothing", "jit"),
         **ONLY,

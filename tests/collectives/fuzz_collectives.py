@@ -10,7 +10,6 @@ from examples import collectives, halo
 
 INNER = "shift", "ring", "ring_loop", "piece_width", "check_sum", "check_whole"
 
-ARRAYS = tuple(given for given in GIVEN if given != "list")
 ROWS = jax.P("x")
 parameters = st.fixed_dictionaries(
     {
@@ -42,51 +41,9 @@ def rows(p, random):
     return (random.normal(size=(x * (n + p["odd"]), m + p["odd"], 2)) @ [1, 1j],)
 
 
-def by_block(f):
-    """Return a function of a whole array that maps its blocks."""
-
-    def whole(p):
-        def run(array):
-            each = jax.shard_map(
-                lambda block: f(block, p), in_specs=ROWS, out_specs=ROWS
-            )
-            return each(halo.place(array, ROWS))
-
-        return jax.jit(run)
-
-    return whole
-
-
-def stacked(name, reference):
-    """Return the reference of blocks as one of the whole array."""
-
-    def whole(p, array):
-        if p["ways"] == 3 and name.startswith("ring"):
-            raise ValueError("a ring has two ways round")
-        return np.concatenate(reference(p, np.split(array, p["mesh"]["x"])))
-
-    return whole
-
-
-def total(p, blocks):
-    """The sum."""
+def total(blocks):
+    """The sum, of the type of the blocks."""
     return np.sum(blocks, axis=0, dtype=blocks[0].dtype)
-
-
-def everywhere(p, blocks):
-    """The sum, everywhere."""
-    return [total(p, blocks)] * len(blocks)
-
-
-def plain(name):
-    """Say which calls may not be refused."""
-
-    def check(p):
-        x = p["mesh"]["x"]
-        power = x & (x - 1) == 0 or name != "doubling_all_reduce"
-        return power and not p["odd"] and (p["ways"] != 3 or name[:4] != "ring")
-
-    return check
 
 
 def exchanged(p, blocks):
@@ -97,17 +54,32 @@ def exchanged(p, blocks):
 
 
 def target(name, f, reference):
-    """Return the target of one of the collectives."""
+    """Return the target of one of the collectives, of the blocks of an array."""
+
+    def by_block(p):
+        each = jax.shard_map(lambda block: f(block, p), in_specs=ROWS, out_specs=ROWS)
+        return jax.jit(lambda array: each(halo.place(array, ROWS)))
+
+    def stacked(p, array):
+        if p["ways"] == 3 and name.startswith("ring"):
+            raise ValueError("a ring has two ways round")
+        return np.concatenate(reference(p, np.split(array, p["mesh"]["x"])))
+
+    def plain(p):
+        x = p["mesh"]["x"]
+        power = x & (x - 1) == 0 or name != "doubling_all_reduce"
+        return power and not p["odd"] and (p["ways"] != 3 or name[:4] != "ring")
+
     return Target(
         name=f"collectives.{name}",
         parameters=parameters.map(numbers if "reduce" in name else tame),
         arrays=rows,
-        call=by_block(f),
-        reference=stacked(name, reference),
+        call=by_block,
+        reference=stacked,
         specs=lambda p: (ROWS,),
-        plain=plain(name),
+        plain=plain,
         axes=("x",),
-        given=ARRAYS,
+        given=tuple(given for given in GIVEN if given != "list"),
     )
 
 
@@ -125,17 +97,17 @@ TARGETS = (
     target(
         "ring_reduce_scatter",
         lambda b, p: collectives.ring_reduce_scatter(b, "x", p["axis"], p["ways"]),
-        lambda p, blocks: np.split(total(p, blocks), len(blocks), axis=p["axis"]),
+        lambda p, blocks: np.split(total(blocks), len(blocks), axis=p["axis"]),
     ),
     target(
         "ring_all_reduce",
         lambda b, p: collectives.ring_all_reduce(b, "x", p["ways"]),
-        everywhere,
+        lambda p, blocks: [total(blocks)] * len(blocks),
     ),
     target(
         "doubling_all_reduce",
         lambda b, p: collectives.doubling_all_reduce(b, "x"),
-        everywhere,
+        lambda p, blocks: [total(blocks)] * len(blocks),
     ),
     target(
         "direct_all_to_all",

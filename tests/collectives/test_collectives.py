@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import each_week
 from jax import lax
 from jax.sharding import AxisType
 from on_devices import devices
@@ -20,17 +19,12 @@ from examples.collectives import (
 from examples.communication import measure
 from examples.ring_cost import ring_bytes, ring_rounds
 
-KINDS = [AxisType.Explicit, AxisType.Auto]
 BLOCKS = jax.P("x", "y")
 
 
 def gathered(stack):
     """Return what every device has after an all-gather of `stack[rank]`, [n, m]."""
     return [np.concatenate(stack, axis=1)] * len(stack)
-
-
-def scattered(stack):
-    return np.split(stack.sum(axis=0), len(stack), axis=0)
 
 
 def reduced(stack):
@@ -42,53 +36,42 @@ def exchanged(stack):
     return [np.concatenate(mine, axis=1) for mine in zip(*pieces, strict=True)]
 
 
-# Each of ours, XLA's name for it, the built-in one, and the reference in NumPy.
-CASES = {
+# XLA's name for each, the built-in one, and the reference in NumPy.
+BUILT_IN = {
     "gather": (
-        lambda b, axis: ring_all_gather(b, axis, 1),
-        "all-gather",
-        lambda b, axis: lax.all_gather(b, axis, axis=1, tiled=True),
-        gathered,
-    ),
-    "gather both ways": (
-        lambda b, axis: ring_all_gather(b, axis, -1, ways=2),
         "all-gather",
         lambda b, axis: lax.all_gather(b, axis, axis=1, tiled=True),
         gathered,
     ),
     "scatter": (
-        ring_reduce_scatter,
         "reduce-scatter",
         lambda b, axis: lax.psum_scatter(b, axis, tiled=True),
-        scattered,
+        lambda stack: np.split(stack.sum(axis=0), len(stack)),
     ),
-    "scatter both ways": (
-        lambda b, axis: ring_reduce_scatter(b, axis, -2, ways=2),
-        "reduce-scatter",
-        lambda b, axis: lax.psum_scatter(b, axis, tiled=True),
-        scattered,
-    ),
-    "reduce": (ring_all_reduce, "all-reduce", lax.psum, reduced),
-    "reduce both ways": (
-        lambda b, axis: ring_all_reduce(b, axis, ways=2),
-        "all-reduce",
-        lax.psum,
-        reduced,
-    ),
-    "doubling": (doubling_all_reduce, "doubling", lax.psum, reduced),
+    "reduce": ("all-reduce", lax.psum, reduced),
+    "doubling": ("doubling", lax.psum, reduced),
     "exchange": (
-        lambda b, axis: direct_all_to_all(b, axis, 0, 1),
         "all-to-all",
         lambda b, axis: lax.all_to_all(b, axis, 0, 1, tiled=True),
         exchanged,
     ),
 }
-each_case = pytest.mark.parametrize("case", CASES)
+OURS = {
+    "gather": lambda b, axis: ring_all_gather(b, axis, 1),
+    "gather both ways": lambda b, axis: ring_all_gather(b, axis, -1, ways=2),
+    "scatter": ring_reduce_scatter,
+    "scatter both ways": lambda b, axis: ring_reduce_scatter(b, axis, -2, ways=2),
+    "reduce": ring_all_reduce,
+    "reduce both ways": lambda b, axis: ring_all_reduce(b, axis, ways=2),
+    "doubling": doubling_all_reduce,
+    "exchange": lambda b, axis: direct_all_to_all(b, axis, 0, 1),
+}
+CASES = {case: (f, *BUILT_IN[case.split()[0]]) for case, f in OURS.items()}
 
 
-def field(mesh, shape, dtype=jnp.float32, seed=0):
+def field(mesh, shape, dtype=jnp.float32):
     """Return a block of this shape for each device: [X@x, Y@y, ..]."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     array = random.integers(-4, 5, (*mesh, *shape))  # small: bfloat16 adds them exactly
     if jnp.issubdtype(dtype, jnp.complexfloating):
         array = array * (2 + 1j)
@@ -108,55 +91,44 @@ def on_blocks(f, axis):
     return jax.jit(program)
 
 
-def oracle(reference, array, axis):
-    """Apply a reference to the blocks along `axis`: [X, Y, ..] -> [X, Y, ..]."""
-    array = np.asarray(array)
-    if isinstance(axis, tuple):
-        after = np.stack(reference(array.reshape(-1, *array.shape[2:])))
-        return after.reshape(*array.shape[:2], *after.shape[1:])
-    if axis == "y":
-        return np.stack([np.stack(reference(blocks)) for blocks in array])
-    return oracle(reference, array.swapaxes(0, 1), "y").swapaxes(0, 1)
+def oracle(reference, array, axis="y"):
+    """Apply a reference to the blocks along y, or x and y: [X, Y, ..] -> [X, Y, ..]."""
+    blocks = np.asarray(array)
+    rows = blocks if axis == "y" else blocks.reshape(1, -1, *blocks.shape[2:])
+    after = np.stack([np.stack(reference(row)) for row in rows])
+    return after.reshape(*blocks.shape[:2], *after.shape[2:])
 
 
-def count(mesh, axis):
-    sizes = dict(zip("xy", mesh, strict=True))
-    return math.prod(sizes[name] for name in axis)
-
-
-def widened(dtype):
-    """Return the bytes of an element as XLA:CPU sends it: bfloat16 takes four."""
-    return 4 if dtype == jnp.bfloat16 else jnp.dtype(dtype).itemsize
-
-
-def check(case, mesh, axis, shape, dtype=jnp.float32):
+def check(case, mesh, axis, dtype=jnp.float32):
     """Check values, type and bytes of a case against its reference."""
     ours, kind, theirs, reference = CASES[case]
-    array = field(mesh, shape, dtype)
+    array = field(mesh, (24, 2), dtype)
     run = on_blocks(ours, axis).lower(array).compile()
     answer, built_in = run(array), jax.eval_shape(on_blocks(theirs, axis), array)
     assert (answer.shape, answer.dtype) == (built_in.shape, built_in.dtype)
     np.testing.assert_array_equal(answer, oracle(reference, array, axis))
-    cost = ring_bytes(kind, math.prod(shape) * widened(dtype), count(mesh, axis))
+    word = 4 if dtype == jnp.bfloat16 else array.dtype.itemsize  # as XLA:CPU sends it
+    sizes = dict(zip("xy", mesh, strict=True))
+    cost = ring_bytes(kind, 24 * 2 * word, math.prod(sizes[name] for name in axis))
     assert measure(run).sent == cost
     return answer, array, cost
 
 
-def on_everything(axis, out_specs):
-    """Return the program of all cases, on a block that is the same everywhere."""
-    programs = {
-        case: jax.shard_map(
-            lambda block, f=ours: f(block, axis), in_specs=jax.P(), out_specs=out_specs
-        )
-        for case, (ours, *_) in CASES.items()
-    }
-    return jax.jit(lambda block: {case: f(block) for case, f in programs.items()})
+def on_everything(block):
+    """Return the results of all cases, for a block that is the same everywhere."""
+
+    @jax.jit
+    @jax.shard_map(in_specs=jax.P(), out_specs=jax.P("y"))
+    def run(block):
+        return {case: ours(block, "y") for case, ours in OURS.items()}
+
+    return run(block)
 
 
-@each_case
+@pytest.mark.parametrize("case", BUILT_IN)
 def test_each_does_what_the_built_in_one_does_in_its_bytes(case):
     with devices((2, 4)):
-        answer, array, cost = check(case, (2, 4), "y", (24, 2))
+        answer, array, cost = check(case, (2, 4), "y")
         built_in = on_blocks(CASES[case][2], "y").lower(array).compile()
         assert built_in.output_shardings.is_equivalent_to(answer.sharding, answer.ndim)
         assert case == "doubling" or measure(built_in).sent == cost
@@ -165,8 +137,8 @@ def test_each_does_what_the_built_in_one_does_in_its_bytes(case):
 @pytest.mark.parametrize(
     ("case", "mesh", "axis", "dtype"),
     [
-        ("gather both ways", (3, 2), "x", jnp.bfloat16),
-        ("scatter both ways", (3, 2), "x", jnp.int8),
+        ("gather both ways", (2, 3), "y", jnp.bfloat16),
+        ("scatter both ways", (2, 3), "y", jnp.int8),
         ("reduce both ways", (2, 4), ("x", "y"), jnp.complex64),
         ("doubling", (2, 4), ("x", "y"), jnp.float32),
         ("exchange", (3, 2), ("x", "y"), jnp.int32),
@@ -174,7 +146,7 @@ def test_each_does_what_the_built_in_one_does_in_its_bytes(case):
 )
 def test_any_axes_of_any_numbers_are_right_in_their_bytes(case, mesh, axis, dtype):
     with devices(mesh, AxisType.Auto):
-        check(case, mesh, axis, (2 * count(mesh, axis), 5), dtype)
+        check(case, mesh, axis, dtype)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +157,6 @@ def test_any_axes_of_any_numbers_are_right_in_their_bytes(case, mesh, axis, dtyp
         "reduce both ways",
         "doubling",
         "exchange",
-        *map(each_week, ("gather", "scatter", "reduce")),
     ],
 )
 def test_the_gradient_is_that_of_the_built_in_one_in_its_bytes(case):
@@ -210,7 +181,7 @@ def test_the_gradient_is_that_of_the_built_in_one_in_its_bytes(case):
         assert measure(mine).sent == factor * measure(wanted).sent
 
 
-@pytest.mark.parametrize("case", ["gather both ways", each_week("reduce"), "exchange"])
+@pytest.mark.parametrize("case", ["gather both ways", "exchange"])
 def test_a_batch_is_served_inside_and_outside(case):
     ours, _, _, reference = CASES[case]
     inside = on_blocks(jax.vmap(ours, (0, None)), "y")
@@ -218,17 +189,15 @@ def test_a_batch_is_served_inside_and_outside(case):
     with devices((2, 4)):
         array = field((2, 4), (3, 8, 2))
         found = jax.jit(lambda array: (inside(array), outside(array)))(array)
-        expected = np.stack(
-            [oracle(reference, array[:, :, i], "y") for i in range(3)], axis=2
-        )
+        each = [oracle(reference, array[:, :, i]) for i in range(3)]
     for batch in found:
-        np.testing.assert_array_equal(batch, expected)
+        np.testing.assert_array_equal(batch, np.stack(each, axis=2))
 
 
 def test_a_block_that_is_the_same_everywhere_counts_on_every_device():
     block = np.arange(16).reshape(8, 2)
     with devices((2, 4)):
-        found = on_everything("y", jax.P("y"))(block)
+        found = on_everything(block)
     for case, (*_, reference) in CASES.items():
         expected = np.concatenate(reference(np.stack([block] * 4)))
         np.testing.assert_array_equal(found[case], expected)
@@ -236,43 +205,38 @@ def test_a_block_that_is_the_same_everywhere_counts_on_every_device():
 
 def test_one_device_sends_nothing():
     with devices((8, 1)):
-        program = measure(on_everything("y", jax.P("y")), np.ones((4, 2), "f4"))
-    assert program.counts == {}
+        assert measure(on_everything, np.ones((4, 2), "f4")).counts == {}
 
 
-@pytest.mark.parametrize(
-    ("shape", "ways"), [((), 1), ((5,), 2), each_week((1,), 2), ((3, 7), 1)]
-)
+@pytest.mark.parametrize(("shape", "ways"), [((), 1), ((3, 7), 2)])
 def test_an_all_reduce_fills_its_pieces_with_zeros(shape, ways):
     with devices((2, 4)):
         array = field((2, 4), shape)
         program = on_blocks(lambda b, axis: ring_all_reduce(b, axis, ways), "y")
         run = program.lower(array).compile()
-        np.testing.assert_array_equal(run(array), oracle(reduced, array, "y"))
+        np.testing.assert_array_equal(run(array), oracle(reduced, array))
     padded = -(-math.prod(shape) // 4) * 4 * 4
     assert measure(run).sent == ring_bytes("all-reduce", padded, 4)
 
 
 def test_all_devices_get_the_same_bits():
-    cases = "reduce", "reduce both ways", "doubling"
     noise = np.random.default_rng(2).standard_normal((8, 1, 40)).astype(np.float32)
     with devices((8, 1)):
-        programs = [on_blocks(CASES[case][0], "x") for case in cases]
+        cases = "reduce", "reduce both ways", "doubling"
+        programs = [on_blocks(OURS[case], "x") for case in cases]
         run = jax.jit(lambda array: [f(array) for f in programs])
         for sums in map(np.asarray, run(jax.device_put(noise, BLOCKS))):
             assert (sums == sums[0]).all()
             np.testing.assert_allclose(sums[0], noise.sum(axis=0), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("case", "size"), [("scatter", 8), ("reduce", 5), each_week("gather", 5)]
-)
+@pytest.mark.parametrize(("case", "size"), [("scatter", 8), ("reduce", 5)])
 def test_messages_are_rounds_and_half_as_many_both_ways(case, size):
-    ours, kind, _, _ = CASES[case]
-    both, _, _, _ = CASES[f"{case} both ways"]
+    kind = BUILT_IN[case][0]
+    ways = OURS[case], OURS[f"{case} both ways"]
     with devices((size, 1)):
         array = field((size, 1), (size, 2))
-        one, two = (measure(on_blocks(f, "x"), array) for f in (ours, both))
+        one, two = (measure(on_blocks(f, "x"), array) for f in ways)
     rounds = ring_rounds(kind, size)
     assert one.counts == two.counts == {"collective-permute": rounds}
     assert ring_rounds(kind, size, ways=2) == rounds // (size - 1) * (size // 2)
@@ -281,25 +245,24 @@ def test_messages_are_rounds_and_half_as_many_both_ways(case, size):
     assert sum(forward) == ring_rounds(kind, size, ways=2)
 
 
-@pytest.mark.parametrize("case", ["gather", "scatter", "reduce both ways"])
-def test_a_program_does_not_grow_with_the_ring(case):
+def test_a_program_does_not_grow_with_the_ring():
+    """It scatters and gathers, both ways."""
+
     def length(size):
         with devices((size, 1)):
-            array = field((size, 1), (size, 2))
-            return len(
-                on_blocks(CASES[case][0], "x").lower(array).as_text().split("\n")
-            )
+            program = on_blocks(OURS["reduce both ways"], "x")
+            lowered = program.lower(field((size, 1), (size, 2)))
+            return len(lowered.as_text().split("\n"))
 
     assert length(8) == length(4)
 
 
 @pytest.mark.parametrize(("case", "rounds"), [("doubling", 3), ("exchange", 7)])
 def test_other_routes_are_a_message_a_round(case, rounds):
-    ours, kind, _, _ = CASES[case]
     with devices((8, 1)):
-        program = measure(on_blocks(ours, "x"), field((8, 1), (8, 2)))
+        program = measure(on_blocks(OURS[case], "x"), field((8, 1), (8, 2)))
     assert program.counts == {"collective-permute": rounds}
-    assert ring_rounds(kind, 8) == rounds
+    assert ring_rounds(BUILT_IN[case][0], 8) == rounds
 
 
 def test_an_exchange_may_split_and_join_any_axes():
@@ -320,8 +283,7 @@ def test_an_exchange_may_split_and_join_any_axes():
 
 
 def test_one_axis_may_be_manual_and_the_other_auto():
-    mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
-    with jax.set_mesh(mesh):
+    with devices((2, 4), AxisType.Auto):
         array = jax.device_put(np.arange(64).reshape(8, 8), BLOCKS)
         program = jax.shard_map(
             lambda block: ring_all_reduce(block, "y", ways=2),
@@ -333,40 +295,38 @@ def test_one_axis_may_be_manual_and_the_other_auto():
         np.testing.assert_array_equal(jax.jit(program)(array), expected)
 
 
-def refused(f, shape, dtype=jnp.float32, mesh=(2, 4)):
-    with devices(mesh):
-        on_blocks(f, "y")(field(mesh, shape, dtype))
+def refused(f, shape, dtype=jnp.float32):
+    with devices((2, 3)):
+        on_blocks(f, "y")(field((2, 3), shape, dtype))
 
 
-def test_what_cannot_be_cut_is_refused():
-    complaint = "6 elements along axis 0 cannot be cut into 4 pieces: pad them to 8"
+EIGHT = "8 elements along axis 0 cannot be cut into 3 pieces: pad them to 9"
+
+
+@pytest.mark.parametrize(
+    ("f", "shape", "complaint"),
+    [
+        (ring_reduce_scatter, (8,), EIGHT),
+        (OURS["exchange"], (8, 2), EIGHT),
+        (OURS["gather"], (8,), r"a block \(8,\) has no axis 1"),
+        (OURS["scatter both ways"], (8,), r"a block \(8,\) has no axis -2"),
+        (OURS["exchange"], (9,), r"a block \(9,\) has no axis 1"),
+        (
+            lambda b, axis: ring_all_gather(b, axis, 0, 3),
+            (8,),
+            "a ring has 1 or 2 ways round, not 3",
+        ),
+        (doubling_all_reduce, (8,), "3 devices cannot pair up again and again"),
+        (
+            lambda b, _: ring_all_gather(b, ("y", "x")),
+            (8,),
+            r"is not in the order of the mesh: pass \('x', 'y'\)",
+        ),
+    ],
+)
+def test_what_cannot_be_cut_and_other_ways_and_axes_are_refused(f, shape, complaint):
     with pytest.raises(ValueError, match=complaint):
-        refused(ring_reduce_scatter, (6,))
-    with pytest.raises(ValueError, match=complaint):
-        refused(lambda b, axis: direct_all_to_all(b, axis, 0, 1), (6, 2))
-    for axis in 1, -2:
-        with pytest.raises(ValueError, match=rf"a block \(8,\) has no axis {axis}"):
-            refused(lambda b, name, axis=axis: ring_all_gather(b, name, axis), (8,))
-        with pytest.raises(ValueError, match=rf"a block \(8,\) has no axis {axis}"):
-            refused(
-                lambda b, name, axis=axis: direct_all_to_all(b, name, 0, axis), (8,)
-            )
-
-
-def test_other_ways_round_and_other_powers_are_refused():
-    for f in ring_all_gather, ring_reduce_scatter:
-        with pytest.raises(ValueError, match="a ring has 1 or 2 ways round, not 3"):
-            refused(lambda b, axis, f=f: f(b, axis, 0, 3), (8,))
-    with pytest.raises(ValueError, match="6 devices cannot pair up again and again"):
-        refused(lambda b, axis: doubling_all_reduce(b, ("x", axis)), (8,), mesh=(3, 2))
-
-
-def test_axes_in_another_order_than_that_of_the_mesh_are_refused():
-    for f in ring_all_gather, ring_reduce_scatter, doubling_all_reduce:
-        with pytest.raises(
-            ValueError, match=r"is not in the order of the mesh: pass \('x', '"
-        ):
-            refused(lambda b, _, f=f: f(b, ("y", "x")), (8,))
+        refused(f, shape)
 
 
 def test_booleans_are_no_numbers_to_add_but_may_travel():
@@ -376,62 +336,33 @@ def test_booleans_are_no_numbers_to_add_but_may_travel():
     with devices((2, 4)):
         array = field((2, 4), (3, 2), bool)
         answer = on_blocks(lambda b, axis: ring_all_gather(b, axis, 1), "y")(array)
-        np.testing.assert_array_equal(answer, oracle(gathered, array, "y"))
+        np.testing.assert_array_equal(answer, oracle(gathered, array))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape"),
-    [
-        ("float32", (8,)),
-        ("float64", (4, 2)),
-        each_week("float16", (8,)),
-        each_week("bfloat16", (4, 2)),
-    ],
-)
-def test_the_extremes_lose_nan_on_cpus(dtype, shape):
-    """What the page on collectives says of XLA:CPU, of float64 and two axes too."""
-    one, names = np.ones(8), ("x", "y")[: len(shape)]
-    one[3] = np.nan
-
-    @jax.jit
-    @jax.shard_map(out_specs=jax.P())
-    def extremes(b):
-        return lax.pmax(b[0], names), lax.pmin(b[0], names)
-
-    with jax.enable_x64(True), devices(shape):
-        for block, expected in (one, (1, 1)), (one * np.nan, (-np.inf, np.inf)):
-            numbers = jax.device_put(jnp.asarray(block, dtype), jax.P(names))
-            assert extremes(numbers) == expected
+ALONG_X = {"in_specs": jax.P("x"), "out_specs": jax.P("x"), "axis_names": {"x"}}
 
 
 def test_outside_and_on_blocks_that_are_still_cut_they_are_refused():
-    ours = {
-        "gather": lambda b: ring_all_gather(b, "x"),
-        "reduce": lambda b: ring_all_reduce(b, "x"),
-        "exchange": lambda b: direct_all_to_all(b, "x", 0, 1),
-        "scatter": lambda b: ring_reduce_scatter(b, "x", 1),
-    }
-    for f in ours.values():
+    for f in (
+        lambda b: ring_all_gather(b, "x"),
+        lambda b: ring_all_reduce(b, "x"),
+        lambda b: direct_all_to_all(b, "x", 0, 1),
+        lambda b: ring_reduce_scatter(b, "x", 1),
+    ):
         with pytest.raises(ValueError, match="no axis 'x' here: call it inside"):
             f(jnp.ones((4, 4)))
         with devices((2, 4)):
             array = jax.device_put(np.ones((8, 8), np.float32), BLOCKS)
-            some = {
-                "in_specs": jax.P("x"),
-                "out_specs": jax.P("x"),
-                "axis_names": {"x"},
-            }
             with pytest.raises(ValueError, match="is still cut: name all its axes"):
-                jax.shard_map(f, **some)(array)
+                jax.shard_map(f, **ALONG_X)(array)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
 def test_sums_leave_an_axis_alone_that_is_not_theirs(kind):
     """Where only x is Manual, and blocks are cut along y as well."""
     numbers = np.random.default_rng(0).integers(0, 9, (8, 8)).astype(np.float32)
-    some = {"in_specs": jax.P("x"), "out_specs": jax.P("x"), "axis_names": {"x"}}
     sums = [
-        jax.shard_map(lambda b, f=f: f(b, "x"), **some)
+        jax.shard_map(lambda b, f=f: f(b, "x"), **ALONG_X)
         for f in (ring_reduce_scatter, doubling_all_reduce)
     ]
     with devices((2, 4), kind):

@@ -59,30 +59,28 @@ REFUSALS = (
     " weights that are 0 for those you added",
 )
 
+common = {
+    "parameters": parameters,
+    "reference": mean,
+    "plain": lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
+    "check": rounded,
+    "axes": ("batch",),
+    "given": ("numpy", "jax", "sharded", "replicated"),
+}
 TARGETS = (
     Target(
         name="gradients.accumulate",
-        parameters=parameters,
         arrays=arrays,
         call=lambda p: lambda *a: gradients.accumulate(loss, *a),
-        reference=mean,
         specs=lambda p: (jax.P(), jax.P(None, "batch"), jax.P(None, "batch")),
-        plain=lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
-        check=rounded,
-        axes=("batch",),
-        given=("numpy", "jax", "sharded", "replicated"),
+        **common,
     ),
     Target(
         name="gradients.value_and_grad",
-        parameters=parameters,
         arrays=one,
         call=lambda p: lambda *a: gradients.value_and_grad(loss, *a),
-        reference=mean,
         specs=lambda p: (jax.P(), jax.P("batch"), jax.P("batch")),
-        plain=lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
-        check=rounded,
-        axes=("batch",),
-        given=("numpy", "jax", "sharded", "replicated"),
+        **common,
     ),
 )
 

@@ -11,7 +11,6 @@ from examples import halo
 INNER = "shift", "shift_open", "edges", "relax", "check_grid", "place"
 
 BLOCKS = jax.P("x", "y")
-ARRAYS = tuple(given for given in GIVEN if given != "list")
 parameters = st.fixed_dictionaries(
     {
         "dtype": dtypes,
@@ -45,11 +44,9 @@ def grid(p, random):
     return (random.normal(size=shape) @ [1, 1j],)
 
 
-def padded(u, p, value=None):
-    """One layer around a grid: periodic, or a value."""
-    if value is None:
-        return np.pad(u, 1, mode="wrap")
-    return np.pad(u, 1, constant_values=value)
+def beyond(value):
+    """How to pad a grid: periodic, or with a value."""
+    return {"mode": "wrap"} if value is None else {"constant_values": value}
 
 
 def heat(u, p, value=None):
@@ -57,7 +54,7 @@ def heat(u, p, value=None):
     if not jnp.issubdtype(p["dtype"], jnp.inexact) or p["steps"] < 0:
         raise ValueError("no heat, or no steps")
     for _ in range(p["steps"]):
-        v = padded(u, p, value)
+        v = np.pad(u, 1, **beyond(value))
         sides = v[:-2, 1:-1] + v[2:, 1:-1] + v[1:-1, :-2] + v[1:-1, 2:]
         u = u + 0.125 * (sides - 4 * u)
     return u
@@ -71,10 +68,27 @@ def fits(p):
     return cut and 1 <= width <= min(n, p["m"]) and p["steps"] >= 0
 
 
-def by_block(f):
-    """Return a function of a whole grid that maps its blocks."""
+def extended(p, u, axes=(0, 1), value=None):
+    """Every block with its halo, put side by side."""
+    counts = p["mesh"]["x"], p["mesh"]["y"]
+    width = p["width"]
+    sizes = [size // count for size, count in zip(u.shape, counts, strict=True)]
+    thinnest = min(sizes[axis] for axis in axes)
+    if (p["odd"] and counts[0] > 1) or not 1 <= width <= thinnest:
+        raise ValueError("too narrow")
+    more = [width * (axis in axes) for axis in (0, 1)]
+    whole = np.pad(u, [(each, each) for each in more], **beyond(value))
+    rows, columns = (
+        [slice(i * size, (i + 1) * size + 2 * each) for i in range(count)]
+        for size, count, each in zip(sizes, counts, more, strict=True)
+    )
+    return np.block([[whole[i, j] for j in columns] for i in rows])
 
-    def whole(p):
+
+def block_level(name, f, reference):
+    """Return the target of a function of a block."""
+
+    def by_block(p):
         def run(array):
             halo.mesh_sizes("x", "y")  # or it refuses axes of two types
             padded = jax.shard_map(
@@ -84,45 +98,15 @@ def by_block(f):
 
         return jax.jit(run)
 
-    return whole
-
-
-def extended(p, u, axes=(0, 1), value=None):
-    """Every block with its halo, put side by side."""
-    counts = p["mesh"]["x"], p["mesh"]["y"]
-    width = p["width"]
-    pad = [(width, width) if axis in axes else (0, 0) for axis in (0, 1)]
-    sizes = [size // count for size, count in zip(u.shape, counts, strict=True)]
-    thinnest = min(sizes[axis] for axis in axes)
-    if (p["odd"] and counts[0] > 1) or not 1 <= width <= thinnest:
-        raise ValueError("too narrow")
-    if value is None:
-        whole = np.pad(u, pad, mode="wrap")
-    else:
-        whole = np.pad(u, pad, constant_values=np.asarray(value).astype(u.dtype))
-    n, m = (s + sum(p) for s, p in zip(sizes, pad, strict=True))
-    return np.block(
-        [
-            [
-                whole[i * sizes[0] : i * sizes[0] + n, j * sizes[1] : j * sizes[1] + m]
-                for j in range(counts[1])
-            ]
-            for i in range(counts[0])
-        ]
-    )
-
-
-def block_level(name, f, reference):
-    """Return the target of a function of a block."""
     return Target(
         name=f"halo.{name}",
         parameters=parameters.map(exact),
         arrays=grid,
-        call=by_block(f),
+        call=by_block,
         reference=reference,
         specs=lambda p: (BLOCKS,),
         plain=fits,
-        given=ARRAYS,
+        given=tuple(given for given in GIVEN if given != "list"),
     )
 
 
@@ -163,11 +147,7 @@ TARGETS = (
         lambda b, p: halo.exchange_open(b, "x", -2, p["width"], p["value"]),
         lambda p, u: extended(p, u, (0,), value(p)),
     ),
-    block_level(
-        "surround",
-        lambda b, p: halo.surround(b, p["width"]),
-        extended,
-    ),
+    block_level("surround", lambda b, p: halo.surround(b, p["width"]), extended),
     block_level(
         "surround_open",
         lambda b, p: halo.surround_open(b, p["width"], p["value"]),

@@ -1,6 +1,7 @@
 """Products of matrices in blocks."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -45,60 +46,43 @@ def parts(p, name):
     return x, math.lcm(x, y) * z * panels, y * z
 
 
-def operands(name):
-    """Return what draws two matrices, of sizes that can be cut or not."""
-
-    def arrays(p, random):
-        cut = [max(part, 1) for part in parts(p, name)]
-        m, k, n = (p[s] * c + p["odd"] for s, c in zip("mkn", cut, strict=True))
-        random = random.normal
-        return random(size=(m, k, 2)) @ [1, 1j], random(size=(k, n, 2)) @ [1, 1j]
-
-    return arrays
-
-
-def call(name):
-    """Return what binds the panels."""
-    f = getattr(matmul, name)
-
-    def bound(p):
-        if p["panels"] is None or name == "cannon":
-            return f
-        return lambda a, b: f(a, b, panels=p["panels"])
-
-    return bound
-
-
-def reference(name):
-    """Return the plain product, where there is one."""
-
-    def multiply(p, a, b):
-        if name != "cannon" and p["panels"] == 0:
-            raise ValueError("no panels")
-        return a @ b
-
-    return multiply
-
-
 def plain(name):
     """Say which calls may not be refused."""
 
     def check(p):
-        x, y = p["mesh"]["x"], p["mesh"]["y"]
-        some = p["m"] * p["k"] * p["n"] and not p["odd"] and p["panels"] is None
-        return bool(some) and (name != "cannon" or x == y)
+        square = p["mesh"]["x"] == p["mesh"]["y"] or name != "cannon"
+        filled = p["m"] * p["k"] * p["n"] > 0
+        return square and filled and not p["odd"] and p["panels"] is None
 
     return check
 
 
 def target(name, axes=("x", "y"), specs=(BLOCKS, BLOCKS)):
     """Return the target of one of the products."""
+    f = getattr(matmul, name)
+
+    def operands(p, random):
+        """Two matrices, of sizes that can be cut or not."""
+        cut = [max(part, 1) for part in parts(p, name)]
+        m, k, n = (p[s] * c + p["odd"] for s, c in zip("mkn", cut, strict=True))
+        random = random.normal
+        return random(size=(m, k, 2)) @ [1, 1j], random(size=(k, n, 2)) @ [1, 1j]
+
+    def call(p):
+        some = p["panels"] is not None and name != "cannon"
+        return partial(f, panels=p["panels"]) if some else f
+
+    def reference(p, a, b):
+        if name != "cannon" and p["panels"] == 0:
+            raise ValueError("no panels")
+        return a @ b
+
     return Target(
         name=f"matmul.{name}",
         parameters=parameters,
-        arrays=operands(name),
-        call=call(name),
-        reference=reference(name),
+        arrays=operands,
+        call=call,
+        reference=reference,
         specs=lambda p: specs,
         plain=plain(name),
         axes=axes,

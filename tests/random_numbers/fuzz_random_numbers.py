@@ -1,5 +1,7 @@
 """Draws that do not depend on the mesh."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 from fuzzing import FLOATS, Target, make_tests
@@ -8,8 +10,7 @@ from jax import random as jax_random
 
 from examples import random_numbers
 
-INNER = "check_key", "rank_along", "block_bits", "tile_keys", "join_tiles"
-INNER += ("draw_tiles",)
+INNER = "block_bits", "check_key", "draw_tiles", "join_tiles", "rank_along", "tile_keys"
 PROGRAM = ("gamma",)  # what `main` and the atlas draw
 
 SPECS = {
@@ -43,10 +44,9 @@ def uniform(key, shape):
 
 def draw(p):
     """Return a function that draws by tiles."""
-    shape = shape_of(p)
+    shape, key, spec = shape_of(p), jax_random.key(3), SPECS[p["spec"]]
     tile = (p["tile"],) * len(shape)
-    key = jax_random.key(3)
-    return lambda x: random_numbers.sample(uniform, key, shape, SPECS[p["spec"]], tile)
+    return lambda x: random_numbers.sample(uniform, key, shape, spec, tile)
 
 
 def tile_by_tile(p, x):
@@ -111,6 +111,17 @@ REFUSALS = (
     "another tile, or a shape of {}",
 )
 
+OWN_WORDS = Target(
+    name="random_numbers.per_device_key",
+    parameters=st.fixed_dictionaries({"dtype": st.just("float32")}),
+    arrays=lambda p, random: (np.zeros(p["mesh"]["x"]),),
+    call=own_words,
+    reference=words,
+    specs=lambda p: (jax.P("x"),),
+    given=("sharded",),
+    under=("nothing", "jit", "scan"),
+)
+
 TARGETS = (
     Target(
         name="random_numbers.sample",
@@ -133,26 +144,8 @@ TARGETS = (
         kinds=("Auto", "Explicit"),  # mixed, JAX has no gradient of any `shard_map`
         under=("nothing", "jit", "grad", "scan"),
     ),
-    Target(
-        name="random_numbers.per_device_key",
-        parameters=st.fixed_dictionaries({"dtype": st.just("float32")}),
-        arrays=lambda p, random: (np.zeros(p["mesh"]["x"]),),
-        call=own_words,
-        reference=words,
-        specs=lambda p: (jax.P("x"),),
-        given=("sharded",),
-        under=("nothing", "jit", "scan"),
-    ),
-    Target(
-        name="random_numbers.like_key",
-        parameters=st.fixed_dictionaries({"dtype": st.just("float32")}),
-        arrays=lambda p, random: (np.zeros(p["mesh"]["x"]),),
-        call=own_words,
-        reference=words,
-        specs=lambda p: (jax.P("x"),),
-        given=("sharded",),
-        under=("nothing",),
-    ),
+    OWN_WORDS,
+    replace(OWN_WORDS, name="random_numbers.like_key"),
 )
 
 test_case, test_lists, test_draws = make_tests(

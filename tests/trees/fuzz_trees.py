@@ -6,19 +6,9 @@ from hypothesis import strategies as st
 
 from examples import trees
 
-INNER = (
-    "name_of",
-    "label_of",
-    "fits",
-    "read_rules",
-    "check",
-    "axes_of",
-    "broadcast_specs",
-    "explicit_part",
-    "batch_specs",
-    "specs_by_path",
-    "bytes_per_device",
-)
+INNER = "name_of", "label_of", "fits", "read_rules", "check", "axes_of"
+INNER += "broadcast_specs", "explicit_part"
+INNER += "batch_specs", "specs_by_path", "bytes_per_device"
 SPECS = {
     "whole": jax.P(),
     "rows": jax.P("x"),
@@ -63,26 +53,26 @@ def made(p):
 
 REFUSALS = ("{}: {} cuts an axis by axes of two types",)
 
+common = {
+    "parameters": anything,
+    "arrays": matrix,
+    "specs": lambda p: (spec(p),),
+    "given": ("numpy", "jax", "sharded", "replicated"),
+}
 TARGETS = (
     Target(
         name="trees.shard_tree",
-        parameters=anything,
-        arrays=matrix,
         call=laid,
         reference=lambda p, a: {"w": a, "more": [a]},
-        specs=lambda p: (spec(p),),
-        given=("numpy", "jax", "sharded", "replicated"),
         under=("nothing",),
+        **common,
     ),
     Target(
         name="trees.sharded_init",
-        parameters=anything,
-        arrays=matrix,
         call=made,
         reference=lambda p, a: [a, a.T],
-        specs=lambda p: (spec(p),),
-        given=("numpy", "jax", "sharded", "replicated"),
         under=("nothing", "jit"),
+        **common,
     ),
 )
 

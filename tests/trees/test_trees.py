@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,14 +32,13 @@ RULES = [
         ((2, 4), AxisType.Explicit),
         ((4, 2), AxisType.Auto),
         each_week(((1, 1), AxisType.Explicit)),
-        each_week(((8, 1), AxisType.Auto)),
     ],
     ids=str,
 )
 def mesh(request):
-    """A mesh in context, of every shape and either type of axes."""
+    """A mesh in context, of either type of axes."""
     with devices(*request.param):
-        yield jax.sharding.get_mesh()
+        yield
 
 
 @pytest.fixture
@@ -76,71 +77,33 @@ def check_layout(tree, specs):
 
 
 def test_a_batch_lies_along_its_first_axis_and_scalars_are_copied(mesh):
-    batch = {
-        "image": np.ones((16, 3, 2)),
-        "label": np.arange(16),
-        "rate": np.float32(2),
-    }
+    batch = {"image": np.ones((16, 3, 2)), "rate": np.float32(2)}
     specs = batch_specs(batch, "x")
-    assert specs == {"image": P("x"), "label": P("x"), "rate": P()}
+    assert specs == {"image": P("x"), "rate": P()}
+    assert batch_specs(batch, ("x", "y"))["image"] == P(("x", "y"))
     placed = shard_tree(batch, specs)
     check_layout(placed, specs)
     jax.tree.map(np.testing.assert_array_equal, placed, batch)
-
-
-def test_a_batch_may_lie_along_two_axes_of_the_mesh(mesh):
-    specs = batch_specs({"label": np.arange(16)}, ("x", "y"))
-    check_layout(shard_tree({"label": np.arange(16)}, specs), {"label": P(("x", "y"))})
 
 
 def test_the_rule_that_fits_decides_by_the_end_of_the_path(mesh):
     params = {"embed": P("x"), "layers": [{"w": P("x", "y"), "b": P("y")}] * 2}
     expected = {"params": params, "momentum": params, "step": P()}
     assert specs_by_path(shapes(), RULES) == expected
-    everywhere = specs_by_path(shapes(), [(".*", P())])
-    assert set(jax.tree.leaves(everywhere)) == {P()}
     again = specs_by_path(shapes(), [*RULES, ("params/.*/b", P("y"))])
     assert again == expected  # two rules that say the same
-
-
-def many_layers(count=12):
-    """Parameters whose names lie inside each other: 0 in 10, b in embed and norm_b."""
-    layer = {"w": np.ones((8, 8)), "b": np.ones(8), "norm_b": np.ones(8)}
-    return {"embed": np.ones((8, 8)), "layers": [layer] * count}
-
-
-def test_a_name_inside_another_name_is_not_meant(ring):
-    numbered = [(f"{i}/w", P("x") if i % 2 else P(None, "x")) for i in range(12)]
-    rules = [*numbered, ("b", P()), ("norm_b", P("x")), ("embed", P("x"))]
-    specs = specs_by_path(many_layers(), rules)
-    for i, layer in enumerate(specs["layers"]):
-        expected = P("x") if i % 2 else P(None, "x")
-        assert layer == {"w": expected, "b": P(), "norm_b": P("x")}, i
-    assert specs["embed"] == P("x")
-
-
-def test_no_rule_stands_in_for_a_missing_one(ring):
-    names = [*(f"{i}/w" for i in range(12)), "b", "norm_b", "embed"]
-    for missing in "0/w", "1/w", "10/w", "b", "norm_b", "embed":
-        rules = [(name, P("x")) for name in names if name != missing]
-        path = rf"(layers/)?(0/)?{missing}"
-        with pytest.raises(ValueError, match=rf"no rule fits {path}: add one"):
-            specs_by_path(many_layers(), rules)
 
 
 @pytest.mark.parametrize(
     ("pattern", "name", "expected"),
     [
         ("0/w", "layers/0/w", True),
-        ("0/w", "0/w", True),
         ("0/w", "layers/10/w", False),
         ("0/w", "layers/0/w/scale", False),
         ("w", "layers/0/new", False),
         ("^0/w", "layers/0/w", False),
         ("^layers/0/w", "layers/0/w", True),
         ("w|b", "layers/0/b", True),
-        ("w|b", "layers/b/0", False),
-        (r"layers/\d/w", "layers/10/w", False),
         (r"layers/\d+/w", "layers/10/w", True),
     ],
 )
@@ -151,14 +114,9 @@ def test_a_pattern_fits_whole_parts_at_the_end(pattern, name, expected):
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ([(".*", P()), ("b", P("x"))], "the rules for layers/0/b contradict each"),
-        (
-            [("w|embed|b", P()), ("b", P("x"))],
-            "the rules for layers/0/b contradict each",
-        ),
-        ([("w|embed|.*b", P()), ("w", P("x"))], "for layers/0/w contradict each"),
+        ([("w|embed|step", P())], "no rule fits momentum/layers/0/b: add one"),
+        ([(".*", P()), ("b", P("x"))], "for momentum/layers/0/b contradict each"),
         ([(".*", P()), ("bias", P())], "'bias' fits the end of no path"),
-        ([(".*", P()), ("layers", P())], "'layers' fits the end of no path"),
         ([(".*", "x")], r"\('.\*', 'x'\) is no rule"),
         (["xy"], "'xy' is no rule"),
         ([("(", P())], r"'\(' is no regular expression"),
@@ -166,30 +124,23 @@ def test_a_pattern_fits_whole_parts_at_the_end(pattern, name, expected):
 )
 def test_rules_that_cannot_be_meant_are_refused(ring, rules, message):
     with pytest.raises(ValueError, match=message):
-        specs_by_path(many_layers(), rules)
+        specs_by_path(shapes(), rules)
 
 
-def test_a_tree_is_laid_out_by_its_specs_and_keeps_its_values(mesh, tree):
-    specs = specs_by_path(tree, RULES)
+def test_a_tree_laid_out_or_made_in_its_place_has_values_and_layout(mesh, tree):
+    specs = specs_by_path(shapes(), RULES)
     placed = shard_tree(tree, specs)
     check_layout(placed, specs)
     jax.tree.map(np.testing.assert_array_equal, placed, tree)
+    made = sharded_init(init, specs)(jax.random.key(0))
+    check_layout(made, specs)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), made, tree)
 
 
 def test_one_spec_serves_a_whole_branch(mesh):
     tree = {"a": [np.ones((8, 2)), np.ones(16)], "b": np.ones(8)}
     placed = shard_tree(tree, {"a": P("x"), "b": P()})
     check_layout(placed, {"a": [P("x"), P("x")], "b": P()})
-
-
-def test_a_tree_made_in_its_place_has_the_values_and_the_layout(mesh, tree):
-    specs = specs_by_path(shapes(), RULES)
-    made = sharded_init(init, specs)(jax.random.key(0))
-    check_layout(made, specs)
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), made, tree)
-
-
-def test_the_specs_of_init_may_be_a_prefix(ring):
     made = sharded_init(lambda: [jnp.ones(8), jnp.ones((16, 2))], P("x"))()
     check_layout(made, [P("x"), P("x")])
 
@@ -208,15 +159,6 @@ def test_no_device_ever_holds_a_tree_made_in_its_place(kind):
     assert program.temporaries < 4 * part
 
 
-def test_bytes_are_those_of_the_fullest_device(mesh, tree):
-    placed = shard_tree(tree, specs_by_path(tree, RULES))
-    held = dict.fromkeys(mesh.devices.flat, 0)
-    for leaf in jax.tree.leaves(placed):
-        for shard in leaf.addressable_shards:
-            held[shard.device] += shard.data.nbytes
-    assert bytes_per_device(placed) == max(held.values())
-
-
 def test_bytes_of_an_uneven_load_are_the_largest():
     first, second = jax.devices()[:2]
     tree = [jax.device_put(np.ones(4, np.float32), d) for d in (first, second, second)]
@@ -228,12 +170,6 @@ def test_bytes_need_no_array(ring):
     split = jax.NamedSharding(jax.sharding.get_mesh(), P("x"))
     planned = [jax.ShapeDtypeStruct((16, 4), jnp.bfloat16, sharding=split)]
     assert bytes_per_device(planned) == 2 * 4 * 2
-
-
-def test_a_leaf_without_a_rule_is_refused_by_name():
-    complaint = "no rule fits momentum/layers/0/b: add one"
-    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
-        specs_by_path(shapes(), [("w", P("x")), ("embed", P())])
 
 
 @pytest.mark.parametrize(
@@ -255,19 +191,9 @@ def test_a_spec_that_does_not_fit_is_refused_by_name(ring, spec, message):
         specs_by_path(tree, [("a/1", spec), ("a/0", P())])
 
 
-def test_a_scalar_is_never_cut(ring):
-    with pytest.raises(ValueError, match=r"rate has rank 0: P\('x',\) is too long"):
-        shard_tree({"image": np.ones((8, 2)), "rate": np.float32(1)}, P("x"))
-
-
 @pytest.mark.parametrize(
     ("kinds", "spec"),
-    [
-        (("Auto", "Explicit"), P("x", "y")),
-        (("Explicit", "Auto"), P("y")),
-        each_week(("Auto", "Explicit"), P("y", "x")),
-        each_week(("Explicit", "Auto"), P()),
-    ],
+    [(("Auto", "Explicit"), P("x", "y")), (("Explicit", "Auto"), P("y"))],
 )
 def test_axes_of_two_types_serve_as_well(kinds, spec):
     types = tuple(AxisType[kind] for kind in kinds)
