@@ -5,6 +5,7 @@ and what it marks, are files, each with the tests of one module or one launch fi
 other files, about the engine and about what every page and module promises, always run.
 """
 
+import ast
 import re
 from collections import Counter
 from functools import cache
@@ -36,13 +37,31 @@ def module_of(name: str) -> str:
     return file.parent.name if file.parts[0] == "tests" else file.stem
 
 
+def words_of(name: str) -> set[str]:
+    """Return the words of what a file imports, and of its strings, docstrings apart."""
+    tree = ast.parse((ROOT / name).read_text())
+    nodes = [*ast.walk(tree)]
+    docs = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
+    found = [
+        n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in docs
+    ]
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found += [getattr(node, "module", ""), *(each.name for each in node.names)]
+    return {
+        word for text in found if isinstance(text, str) for word in WORD.findall(text)
+    }
+
+
 def words_in(name: str) -> set[str]:
-    """Return the words of a file of tests, and of the files of tests that it names."""
-    words = {*WORD.findall((ROOT / name).read_text())}
-    own = (f"{word.removeprefix('test_')}/{word}.py" for word in words)
-    files = (f"tests/{each}" for each in (*own, *(f"{word}.py" for word in words)))
-    texts = ((ROOT / each).read_text() for each in files if each in tracked_files())
-    return words.union(*map(WORD.findall, texts))
+    """Return the words of a file of tests, and of the programs that it names."""
+    words = words_of(name)
+    programs = (
+        each
+        for each in tracked_files()
+        if each.endswith(".py") and not each.startswith("src/examples/")
+    )
+    return words.union(*(words_of(n) for n in programs if Path(n).stem in words))
 
 
 @cache
