@@ -73,6 +73,15 @@ def server():
         http.shutdown()
 
 
+@pytest.fixture(scope="module")
+def tab(browser, server):
+    """Return one `Visit` for many pages: a new window costs more than a page."""
+    context = browser.new_context(reduced_motion="reduce")
+    context.set_default_timeout(LIMIT)  # of navigation, too
+    yield Visit(context, server)
+    context.close()
+
+
 @pytest.fixture
 def visit(browser, server):
     """Return a function that makes a `Visit` in a window of its own; all stay quiet."""
