@@ -95,21 +95,16 @@ def check_powers(powers: Callable, b: Array, axes: Axes, s: int, stop: Stop):
 
 
 def cg(
-    matvec: Callable,
-    b: Array,
-    axes: Axes,
-    precondition: Callable = lambda r: r,
-    stop: Stop = STOP,
+    matvec: Callable, b: Array, axes: Axes, precondition=lambda r: r, stop: Stop = STOP
 ) -> Solution:
     """Solve A x = b for a Hermitian positive definite A, with one all-reduce a step.
 
     b: [n, ..] -> x: [n, ..], blocks, floating-point or complex
 
     `matvec` maps a block of v to a block of A v; `precondition` a block of r to one of
-    M r, with M near the inverse of A, Hermitian and positive definite. It can be
-    differentiated: the derivative is another solution with the same A. Raises
-    ValueError if b is of integers or a product unlike it. An A that is not positive
-    definite gives no error, but a residual that tells.
+    M r, with M near the inverse of A, Hermitian and positive definite. The derivative
+    is another solution with the same A. Raises ValueError if b is of integers or a
+    product unlike it. An indefinite A gives no error, but a residual that tells.
     """
     check_problem(b, axes, stop)
     check_products(b, matvec=matvec, precondition=precondition)
@@ -150,10 +145,9 @@ def s_step_cg(
 
     `powers(v, s)` maps blocks [2, n, ..] of two vectors to [s + 1, 2, n, ..], their
     products with A^0 .. A^s: `powers_of(matvec)`, or better what exchanges once.
-    Scale A and b so that the largest eigenvalue is about 1. Powers grow parallel, to
-    within rounding, so a larger s may take more steps or never arrive: `residual`
-    tells. Differentiated like `cg`. Raises ValueError if b is not real, if s < 1, or
-    for a product unlike b.
+    Scale A and b so that the largest eigenvalue is about 1. Powers grow parallel, so a
+    larger s may take more steps or never arrive: `residual` tells. Differentiated like
+    `cg`. Raises ValueError if b is not real, if s < 1, or for a product unlike b.
     """
     check_powers(powers, b, axes, s, stop)
     size = 2 * (s + 1)  # the basis: p, A p, .. A^s p, r, A r, .. A^s r

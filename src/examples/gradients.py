@@ -181,14 +181,11 @@ def accumulate(loss: Callable, params, batches, weights=None, axis: Axes = "batc
         )
         return value / weight, mean
 
-    split, names = jax.P(None, axis), np.atleast_1d(axis).tolist()
-    batches, weights = jax.tree.map(
-        lambda x: lay_along(x, 1, *names), (batches, weights)
-    )
-    specs = (jax.P(), split, split)
-    return jax.shard_map(run, in_specs=specs, out_specs=jax.P(), axis_names={*names})(
-        params, batches, weights
-    )
+    names = np.atleast_1d(axis).tolist()
+    data = jax.tree.map(lambda x: lay_along(x, 1, *names), (batches, weights))
+    specs = jax.P(), jax.P(None, axis), jax.P(None, axis)
+    mapped = jax.shard_map(run, in_specs=specs, out_specs=jax.P(), axis_names={*names})
+    return mapped(params, *data)
 
 
 @jax.jit(static_argnames=("loss", "axis"))

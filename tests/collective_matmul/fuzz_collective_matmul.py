@@ -27,6 +27,18 @@ def tame(p):
     return p | ({"ways": 2} if exact and p["ways"] == 3 else {})
 
 
+PARAMETERS = st.fixed_dictionaries(
+    {
+        "dtype": dtypes,
+        "m": sizes,
+        "k": sizes,
+        "n": sizes,
+        "odd": st.sampled_from([0, 0, 0, 1]),
+        "ways": st.sampled_from([None, 1, 2, 2, 3]),
+    }
+).map(tame)
+
+
 def target(name):
     """Return the target of one of the products."""
     f = getattr(collective_matmul, name)
@@ -48,16 +60,7 @@ def target(name):
 
     return Target(
         name=f"collective_matmul.{name}",
-        parameters=st.fixed_dictionaries(
-            {
-                "dtype": dtypes,
-                "m": sizes,
-                "k": sizes,
-                "n": sizes,
-                "odd": st.sampled_from([0, 0, 0, 1]),
-                "ways": st.sampled_from([None, 1, 2, 2, 3]),
-            }
-        ).map(tame),
+        parameters=PARAMETERS,
         arrays=arrays,
         call=call,
         reference=reference,
