@@ -16,14 +16,9 @@ small = {
     "odd": st.sampled_from([0, 0, 0, 1]),
     "n": st.integers(1, 3),
 }
-ANY = st.sampled_from([dtype for dtype in DTYPES if dtype != "bool"])
-parameters = st.fixed_dictionaries({"dtype": ANY, **small})
+numeric = st.sampled_from([dtype for dtype in DTYPES if dtype != "bool"])
+parameters = st.fixed_dictionaries({"dtype": numeric, **small})
 proper = st.fixed_dictionaries({"dtype": st.sampled_from(NUMBERS), **small})
-
-
-def count(p):
-    """A batch that the mesh can cut, or one more."""
-    return p["b"] * p["mesh"]["batch"] + p["odd"]
 
 
 def numbers(random, *shape):
@@ -32,10 +27,10 @@ def numbers(random, *shape):
 
 
 def systems(p, random):
-    """Matrices with a heavy diagonal, and right-hand sides."""
-    n = p["n"]
-    a = numbers(random, count(p), n, n) / 4 + 8 * np.eye(n)
-    return a, numbers(random, count(p), n)
+    """Matrices with a heavy diagonal, and sides: as many as can be cut, or one more."""
+    n, count = p["n"], p["b"] * p["mesh"]["batch"] + p["odd"]
+    a = numbers(random, count, n, n) / 4 + 8 * np.eye(n)
+    return a, numbers(random, count, n)
 
 
 def definite(p, random):
@@ -45,7 +40,7 @@ def definite(p, random):
     return a @ a.conj().mT, b
 
 
-def each(a, b):
+def solutions(p, a, b):
     """NumPy's solution of each system."""
     return np.linalg.solve(a, b[..., None])[..., 0]
 
@@ -83,7 +78,7 @@ TARGETS = (
         parameters=parameters,
         arrays=systems,
         call=lambda p: batched_solve.solve_batch,
-        reference=lambda p, a, b: each(a, b),
+        reference=solutions,
         specs=lambda p: (BATCH, BATCH),
         axes=("batch",),
         differentiate=(0, 1),
@@ -105,7 +100,7 @@ TARGETS = (
         parameters=proper,
         arrays=definite,
         call=iterate,
-        reference=lambda p, a, b: each(a, b),
+        reference=solutions,
         specs=lambda p: (BATCH, BATCH),
         plain=lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
         check=solved,

@@ -426,19 +426,18 @@ def test_a_call_and_a_custom_call_are_followed():
     assert program.counts == {"all-reduce": 4}
 
 
-def test_a_collective_that_fusions_share_is_counted_where_it_starts():
-    # XLA:TPU flies a gather over a product: three fusions repeat it, one starts it
-    groups = "channel_id=1, replica_groups=mesh['x'=16] {'x'}, dimensions={0}"
-    chain = 'frontend_attributes={chain_id="0"}, backend_config={"flag_configs":[],'
-    begins = '"async_collective_fusion_config":{"flag_start":"-1","flag_end":"-1"}}'
-    goes_on = '"async_collective_fusion_config":{"flag_start":"2","flag_end":"8"}}'
-    text = f"""\
+# XLA:TPU flies a gather over a product: three fusions repeat it, one starts it
+GROUPS = "channel_id=1, replica_groups=mesh['x'=16] {'x'}, dimensions={0}"
+CHAIN = 'frontend_attributes={chain_id="0"}, backend_config={"flag_configs":[],'
+BEGINS = '"async_collective_fusion_config":{"flag_start":"-1","flag_end":"-1"}}'
+GOES_ON = '"async_collective_fusion_config":{"flag_start":"2","flag_end":"8"}}'
+FUSED = f"""\
 HloModule jit_g, is_scheduled=true, num_partitions=16
 
 %fused_computation.3 (param_0.5: bf16[256,4096]) -> (bf16[256,4096], s32[2]) {{
   %param_0.5 = bf16[256,4096]{{1,0:T(8,128)(2,1)}} parameter(0)
   %all-gather.5 = bf16[4096,4096]{{1,0:T(8,128)(2,1)}} all-gather(%param_0.5), \
-{groups}, {chain}{begins}
+{GROUPS}, {CHAIN}{BEGINS}
   ROOT %custom-call.1 = (bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}}, s32[2]{{0:S(4)}}) \
 custom-call(%all-gather.5), custom_call_target="AsyncCollectiveStart"
 }}
@@ -446,13 +445,13 @@ custom-call(%all-gather.5), custom_call_target="AsyncCollectiveStart"
 %async_collective_fusion.7 (param_0.8: bf16[256,4096]) -> bf16[4096,4096] {{
   %param_0.8 = bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}} parameter(0)
   ROOT %all-gather.7 = bf16[4096,4096]{{1,0:T(8,128)(2,1)}} all-gather(%param_0.8), \
-{groups}, {chain}{goes_on}
+{GROUPS}, {CHAIN}{GOES_ON}
 }}
 
 %fused_computation.5 (param_0.9: bf16[256,4096]) -> bf16[4096,4096] {{
   %param_0.9 = bf16[256,4096]{{1,0:T(8,128)(2,1)S(1)}} parameter(0)
   %all-gather.9 = bf16[4096,4096]{{1,0:T(8,128)(2,1)}} all-gather(%param_0.9), \
-{groups}, {chain}{goes_on}
+{GROUPS}, {CHAIN}{GOES_ON}
   ROOT %custom-call.3 = bf16[4096,4096]{{1,0:T(8,128)(2,1)S(1)}} \
 custom-call(%param_0.9, %all-gather.9), custom_call_target="AsyncCollectiveDone"
 }}
@@ -470,7 +469,10 @@ kind=kOutput, calls=%async_collective_fusion.7
 fusion(%get-tuple-element.2), kind=kCustom, calls=%fused_computation.5
 }}
 """
-    program = read(text, {"x": 16})
+
+
+def test_a_collective_that_fusions_share_is_counted_where_it_starts():
+    program = read(FUSED, {"x": 16})
     assert program.counts == {"all-gather": 1}
     assert program.collectives[0].axes == ("x",)
     assert program.sent == 15 * 256 * 4096 * 2

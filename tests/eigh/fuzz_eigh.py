@@ -40,8 +40,8 @@ INNER = (
     "back_transform",
     "trailing_matvec",
     "solve_on_each",
+    "divide_by_gaps",
 )
-PROGRAM = ("divide_by_gaps",)  # of eigenvectors: see tests/eigh/test_eigh.py
 
 shapes = st.fixed_dictionaries(
     {
@@ -85,31 +85,24 @@ def is_solved(p, arrays, result, expected):
     assert np.abs(w - expected).max() <= size * max(np.abs(w).max(), 1e-30)
 
 
+HOW = {
+    "parameters": shapes,
+    "arrays": matrix,
+    "reference": values,
+    "specs": lambda p: (jax.P("x", "y"),),
+    "kinds": ("Auto", "Explicit"),
+    "given": ("numpy", "jax", "sharded", "replicated"),
+    "rounding": 1e4,
+}
 TARGETS = (
-    Target(
-        name="eigh.eigvalsh",
-        parameters=shapes,
-        arrays=matrix,
-        call=lambda p: solver(p, eigh.eigvalsh),
-        reference=values,
-        specs=lambda p: (jax.P("x", "y"),),
-        kinds=("Auto", "Explicit"),
-        given=("numpy", "jax", "sharded", "replicated"),
-        rounding=1e4,
-    ),
+    Target(name="eigh.eigvalsh", call=lambda p: solver(p, eigh.eigvalsh), **HOW),
     Target(
         name="eigh.eigh",
-        parameters=shapes,
-        arrays=matrix,
         call=lambda p: solver(p, eigh.eigh),
-        reference=values,
-        specs=lambda p: (jax.P("x", "y"),),
         check=is_solved,
-        kinds=("Auto", "Explicit"),
-        given=("numpy", "jax", "sharded", "replicated"),
         under=("nothing", "jit", "scan"),  # vectors have any phase
-        rounding=1e4,
+        **HOW,
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(eigh, TARGETS, INNER, program=PROGRAM)
+test_case, test_lists, test_draws = make_tests(eigh, TARGETS, INNER)

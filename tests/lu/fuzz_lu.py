@@ -10,22 +10,15 @@ from examples import lu
 
 INNER = (
     *("result_type", "place", "indices", "order_of", "pad", "pad_identity"),
-    *(
-        "factor_panel",
-        "tournament",
-        "lower_panel",
-        "displaced_positions",
-        "block_positions",
-        "local_offsets",
-    ),
-    *("swap_rows", "solve_rows", "eliminate_below", "own_slice", "batch_as"),
-    *("eliminate", "eliminate_all", "substitute_both", "substitute", "matvec_blocks"),
-    *("check_matrix", "check_sides", "factor", "solve_whole"),
-    *("factor_and_solve", "diagonal", "parity", "inverse_transposed"),
-    "sign_and_logarithm",
+    *("factor_panel", "tournament", "lower_panel", "displaced_positions"),
+    *("block_positions", "local_offsets", "swap_rows", "solve_rows"),
+    *("eliminate_below", "own_slice", "batch_as", "eliminate", "eliminate_all"),
+    *("substitute_both", "substitute", "matvec_blocks", "check_matrix", "check_sides"),
+    *("factor", "solve_whole", "factor_and_solve", "diagonal", "parity"),
+    *("inverse_transposed", "sign_and_logarithm"),
 )
 PROGRAM = ("elimination_order",)  # a picture of the order: see tests/lu/test_lu.py
-BLOCKS = jax.P("x", "y")
+NO_GRADIENT = "nothing", "jit", "vmap", "scan"
 
 
 def system(most):
@@ -53,62 +46,35 @@ def both(p, random):
     return *matrix(p, random), sides
 
 
-def checked(p):
-    """Raise for what is no type of a matrix here."""
-    if p["dtype"] not in NUMBERS:
-        raise ValueError("no type that LAPACK factors")
+def target(name, call, answer, most=9, arrays=matrix, **more):
+    """A function of a matrix in blocks, of a type that LAPACK factors."""
 
+    def reference(p, *arrays):
+        if p["dtype"] not in NUMBERS:
+            raise ValueError("no type that LAPACK factors")
+        return answer(p, *arrays)
 
-def solution(p, a, b):
-    """The solution of NumPy, of a, a^T or a^H."""
-    checked(p)
-    return np.linalg.solve(a, b)
-
-
-def solution_with_factors(p, a, b):
-    """The same, for the matrix that the option names."""
-    checked(p)
-    return np.linalg.solve([a, a.T, a.conj().T][p["option"]], b)
+    return Target(
+        name=f"lu.{name}",
+        parameters=system(most),
+        arrays=arrays,
+        call=call,
+        reference=reference,
+        specs=lambda p: (jax.P("x", "y"),),
+        rounding=1e4,
+        **more,
+    )
 
 
 def logarithm(p, a):
     """Sign and logarithm, as NumPy has them."""
-    checked(p)
     return tuple(np.linalg.slogdet(a))
-
-
-def no_zero(p, a):
-    """What tells that no pivot is zero."""
-    checked(p)
-    return -1
-
-
-def determinant(p, a):
-    """The determinant."""
-    checked(p)
-    return np.linalg.det(a)
-
-
-def product(p, a):
-    """What L U must be: the matrix."""
-    checked(p)
-    return a
-
-
-def multiply_out(a):
-    """Return a again, from its factors, by solving for each of its own columns."""
-    return lu.lu_solve(lu.lu_factor(a), a)
 
 
 def is_identity(p, arrays, result, expected):
     """A solution of a x = a is the identity."""
     wrong = np.abs(np.asarray(result) - np.eye(p["n"])).max()
     assert wrong < 1e4 * jnp.finfo(result.dtype).eps, f"off by {wrong}"
-
-
-def with_factors(p):
-    """Factor and solve, with the option as trans."""
-    return lambda a, b: lu.lu_solve(lu.lu_factor(a), b, p["option"])
 
 
 REFUSALS = (
@@ -118,73 +84,40 @@ REFUSALS = (
 )
 
 TARGETS = (
-    Target(
-        name="lu.solve",
-        parameters=system(13),
+    target(
+        "solve",
+        lambda p: lambda a, b: lu.solve(a, b, refine=p["option"] % 2),
+        lambda p, a, b: np.linalg.solve(a, b),
+        most=13,
         arrays=both,
-        call=lambda p: lambda a, b: lu.solve(a, b, refine=p["option"] % 2),
-        reference=solution,
-        specs=lambda p: (BLOCKS,),
         differentiate=(0, 1),
-        rounding=1e4,
     ),
-    Target(
-        name="lu.lu_solve",
-        parameters=system(13),
+    target(
+        "lu_solve",
+        lambda p: lambda a, b: lu.lu_solve(lu.lu_factor(a), b, p["option"]),
+        lambda p, a, b: np.linalg.solve([a, a.T, a.conj().T][p["option"]], b),
+        most=13,
         arrays=both,
-        call=with_factors,
-        reference=solution_with_factors,
-        specs=lambda p: (BLOCKS,),
         differentiate=(0, 1),
-        rounding=1e4,
     ),
-    Target(
-        name="lu.lu_slogdet",
-        parameters=system(9),
-        arrays=matrix,
-        call=lambda p: lambda a: lu.lu_slogdet(lu.lu_factor(a)),
-        reference=logarithm,
-        specs=lambda p: (BLOCKS,),
-        rounding=1e4,
-    ),
-    Target(
-        name="lu.lu_factor",
-        parameters=system(13),
-        arrays=matrix,
-        call=lambda p: multiply_out,
-        reference=product,
-        specs=lambda p: (BLOCKS,),
-        under=("nothing", "jit", "vmap", "scan"),
+    target(
+        "lu_factor",
+        lambda p: lambda a: lu.lu_solve(lu.lu_factor(a), a),
+        lambda p, a: a,
+        most=13,
+        under=NO_GRADIENT,
         check=is_identity,
-        rounding=1e4,
     ),
-    Target(
-        name="lu.slogdet",
-        parameters=system(9),
-        arrays=matrix,
-        call=lambda p: lu.slogdet,
-        reference=logarithm,
-        specs=lambda p: (BLOCKS,),
-        rounding=1e4,
+    target(
+        "first_zero_pivot",
+        lambda p: lambda a: lu.first_zero_pivot(lu.lu_factor(a)),
+        lambda p, a: -1,
+        most=13,
+        under=NO_GRADIENT,
     ),
-    Target(
-        name="lu.first_zero_pivot",
-        parameters=system(13),
-        arrays=matrix,
-        call=lambda p: lambda a: lu.first_zero_pivot(lu.lu_factor(a)),
-        reference=no_zero,
-        specs=lambda p: (BLOCKS,),
-        under=("nothing", "jit", "vmap", "scan"),
-    ),
-    Target(
-        name="lu.det",
-        parameters=system(9),
-        arrays=matrix,
-        call=lambda p: lu.det,
-        reference=determinant,
-        specs=lambda p: (BLOCKS,),
-        rounding=1e4,
-    ),
+    target("lu_slogdet", lambda p: lambda a: lu.lu_slogdet(lu.lu_factor(a)), logarithm),
+    target("slogdet", lambda p: lu.slogdet, logarithm),
+    target("det", lambda p: lu.det, lambda p, a: np.linalg.det(a)),
 )
 
 test_case, test_lists, test_draws = make_tests(lu, TARGETS, INNER, REFUSALS, PROGRAM)

@@ -14,30 +14,10 @@ from on_devices import assert_agreed, devices, noise
 
 from examples import lu
 from examples.communication import measure
-from examples.lu import (
-    STRIP,
-    cost,
-    det,
-    elimination_order,
-    first_zero_pivot,
-    lu_factor,
-    lu_slogdet,
-    lu_solve,
-    parity,
-    plan,
-    slogdet,
-    solve,
-    windows,
-)
+from examples.lu import lu_factor, lu_slogdet, lu_solve, slogdet, solve
 
 BLOCKS = jax.P("x", "y")
 KINDS = [AxisType.Explicit, AxisType.Auto]
-SINGLE, DOUBLE, *COMPLEX = np.float32, np.float64, np.complex64, np.complex128
-
-
-tall_and_flat = pytest.mark.parametrize("mesh", [(4, 2), (1, 8)])
-
-N = 72  # with several windows on each mesh, and two tiles on 1 x 8
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +34,7 @@ def distribute(a):
 
 
 def columns(n):
-    return np.asarray(elimination_order(n, "y")).ravel()
+    return np.asarray(lu.elimination_order(n, "y")).ravel()
 
 
 def triangles(factors):
@@ -83,8 +63,8 @@ def scaled_residual(a, x, b):
     return residual / (len(a) * (sizes[0] * sizes[1] + sizes[2]))
 
 
-def assert_solved(a, x, b, dtype=np.float64):
-    assert scaled_residual(a, x, b) < 16 * np.finfo(dtype).eps
+def assert_solved(a, x, b):
+    assert scaled_residual(a, x, b) < 16 * np.finfo(float).eps
 
 
 # ------------------------------------------------------------------- the factors
@@ -93,9 +73,9 @@ def assert_solved(a, x, b, dtype=np.float64):
 @pytest.mark.parametrize(
     ("mesh", "kind", "n", "dtype"),
     [
-        ((2, 4), KINDS[0], 24, COMPLEX[1]),
-        ((3, 2), KINDS[1], 22, DOUBLE),  # which fills no blocks
-        ((8, 1), KINDS[0], 24, DOUBLE),  # which fills no panels
+        ((2, 4), KINDS[0], 24, np.complex128),
+        ((3, 2), KINDS[1], 22, np.float64),  # which fills no blocks
+        ((8, 1), KINDS[0], 24, np.float64),  # which fills no panels
     ],
 )
 def test_factors_multiply_to_a_and_solve_its_equations(mesh, kind, n, dtype):
@@ -122,7 +102,7 @@ def test_factors_multiply_to_a_and_solve_its_equations(mesh, kind, n, dtype):
 
 def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows():
     with devices((1, 8)):
-        a = noise(N, N)
+        a = noise(72, 72)  # two tiles
         rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
         whole = with_identity(a, len(rows))[:, cols]
         packed, swaps = scipy.linalg.lu_factor(whole)
@@ -136,22 +116,16 @@ def test_pivots_are_those_of_lapack_where_no_axis_splits_the_rows():
 def test_every_block_takes_part_in_every_step():
     """Column c of block y comes in step c // (width / Y), on a mesh that divides."""
     with devices((2, 4)):
-        assert plan(64)[:2] == (16, 4)
-        order = np.asarray(elimination_order(64, "y"))
+        assert lu.plan(64)[:2] == (16, 4)
+        order = np.asarray(lu.elimination_order(64, "y"))
         assert [sorted(strip // 16) for strip in order] == [[0, 1, 2, 3]] * 16
         np.testing.assert_array_equal(order % 16, np.indices((16, 4))[0])
-
-
-def growth(upper, a):
-    return np.abs(upper).max() / np.abs(a).max()
 
 
 # ------------------------------------------------------------------ the solutions
 
 
-def kahan(n, angle=1.2):
-    c, s = np.cos(angle), np.sin(angle)
-    return s ** np.arange(n)[:, None] * (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
+N = 72  # with several windows
 
 
 def wilkinson(n):
@@ -160,31 +134,16 @@ def wilkinson(n):
     return a
 
 
-def with_singular_values(values):
-    n = len(values)
-    left, right = (np.linalg.qr(noise(n, n, seed=seed))[0] for seed in (1, 2))
-    return left * values @ right
-
-
 SCALES = 10 ** np.random.default_rng(3).uniform(-20, 20, N)
 ZOO = {
-    "random": noise(N, N),
     "rows scaled badly": SCALES[:, None] * noise(N, N),
     "columns scaled badly": SCALES * noise(N, N),
     "Hilbert": scipy.linalg.hilbert(N),
     "Vandermonde": np.vander(np.linspace(0.1, 1, N)),
-    "Kahan": kahan(N),
     "Wilkinson": wilkinson(N),
     "Wilkinson transposed": wilkinson(N).T.copy(),
-    "condition 1e12": with_singular_values(np.logspace(0, -12, N)),
     "half the rank": noise(N, N // 2) @ noise(N // 2, N, seed=1),
-    "orthogonal": with_singular_values(np.ones(N)),
-    "identity": np.eye(N),
     "permuted identity": np.eye(N)[np.random.default_rng(4).permutation(N)],
-    "reversed identity": np.eye(N)[::-1].copy(),
-    "zero diagonal": noise(N, N) * (1 - np.eye(N)),
-    "triangular": np.triu(np.ones((N, N))),
-    "signs": np.sign(noise(N, N)),
     "two blocks": np.kron([[0, 1], [1, 0]], noise(N // 2, N // 2)),
     "tridiagonal": np.eye(N, k=1) - 2 * np.eye(N) + np.eye(N, k=-1),
     "tiny numbers": 1e-290 * noise(N, N),
@@ -192,12 +151,11 @@ ZOO = {
 }
 
 
-@tall_and_flat
-def test_every_kind_of_matrix_is_factored_and_solved_as_by_lapack(mesh):
+def test_every_kind_of_matrix_is_factored_and_solved_as_by_lapack():
     """Element by element, in units of rounding: Higham's bound for any LU."""
     b = noise(N, seed=5)
     for name, a in ZOO.items():
-        with devices(mesh):
+        with devices((4, 2)):
             rows, cols, lower, upper = triangles(lu_factor(distribute(a)))
             x = solve(distribute(a), b)
         assert scaled_residual(a, x, b) < 1e-15, name  # far below 16 eps
@@ -206,23 +164,18 @@ def test_every_kind_of_matrix_is_factored_and_solved_as_by_lapack(mesh):
         sizes = np.abs(lower) @ np.abs(upper)
         assert (error <= N * np.finfo(float).eps * sizes).all(), name
         lapack = np.triu(scipy.linalg.lu_factor(whole)[0])
-        assert growth(upper, a) <= 3 * growth(lapack, a), name
+        assert np.abs(upper).max() <= 3 * np.abs(lapack).max(), name
 
 
 # ------------------------------------------------------- what is hard to solve well
 
 
 SIZE = 130  # whose blocks and panels have to be filled up on most of the meshes
-SEEDS = range(3)
-
-
-def in_order_of_elimination():
-    """Return the columns as they are eliminated, without those that fill up."""
-    return order_on(*jax.sharding.get_abstract_mesh().shape.values())
 
 
 @functools.cache
-def order_on(*mesh):
+def order_on(mesh):
+    """Return the columns as they are eliminated, without those that fill up."""
     order = columns(SIZE)
     return order[order < SIZE]
 
@@ -240,8 +193,14 @@ def one_pair(a, random, eps):
     return a
 
 
-def hard(random, permutation, eps):
+def hard(seed, dtype):
     """Yield names and matrices of which rounding can leave nothing."""
+    numbers, eps = itertools.count(100 * seed), np.finfo(dtype).eps
+    permutation = np.random.default_rng(seed).permutation(SIZE)
+
+    def random(*shape):
+        return noise(*shape, dtype=np.result_type(dtype, float), seed=next(numbers))
+
     a, scales = random(SIZE, SIZE), 10 ** np.random.default_rng(3).uniform(-1, 1, SIZE)
     yield "adjacent", nearly_equal(a.copy(), random, eps)
     yield "shuffled", nearly_equal(a.copy(), random, eps)[:, permutation]
@@ -251,26 +210,14 @@ def hard(random, permutation, eps):
     yield "twice", pairs + np.sqrt(eps) * random(SIZE, SIZE)
     yield "rows", scales[:, None] * a
     yield "columns", scales * a
-    yield "rows, badly", scales[permutation, None] ** 8 * a
-    yield "columns, badly", scales**8 * a
-    yield "Vandermonde", np.vander(np.linspace(0.6, 1, SIZE)) * random(SIZE)
-    yield "Kahan", kahan(SIZE)[:, permutation]
     for size in 5, SIZE // 2:
         late = np.arange(SIZE) >= size
         zeros = late[:, None] | late
         yield f"{size} zeros", zeros * a
         yield f"{size} zeros last", zeros[::-1, ::-1] * a
     growing = scipy.linalg.block_diag(wilkinson(24), a[24:, 24:])
-    yield "Wilkinson", growing[:, np.argsort(in_order_of_elimination())]
-
-
-def singular(random, permutation):
-    """Yield matrices whose columns or rows come twice."""
-    a = random(SIZE, SIZE)
-    twice = np.where(np.arange(SIZE) < 9, np.arange(SIZE) // 2, np.arange(SIZE))
-    yield a[:, twice]
-    yield a[:, twice][:, permutation]
-    yield a[twice]
+    ours = order_on(jax.sharding.get_abstract_mesh())
+    yield "Wilkinson", growing[:, np.argsort(ours)]
 
 
 def lapack(a, b):
@@ -279,7 +226,8 @@ def lapack(a, b):
     Between orders of one matrix the error differs by more than 10: one may be lucky.
     """
     found, shuffle = [], np.random.default_rng(0).permutation
-    orders = [np.arange(SIZE), in_order_of_elimination(), np.arange(SIZE)[::-1]]
+    ours = order_on(jax.sharding.get_abstract_mesh())
+    orders = [np.arange(SIZE), ours, np.arange(SIZE)[::-1]]
     for order in [*orders, *(shuffle(SIZE) for _ in range(3))]:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -289,17 +237,9 @@ def lapack(a, b):
     return found
 
 
-def drawn(seed, dtype):
-    """Return what draws the noise of a matrix and a permutation."""
-    numbers = itertools.count(100 * seed)
-    permutation = np.random.default_rng(seed).permutation(SIZE)
-    return lambda *shape: noise(*shape, dtype=dtype, seed=next(numbers)), permutation
-
-
 def by_kind(dtype):
-    """Yield each kind of matrix with its matrices, one for each seed."""
-    wide, eps = np.result_type(dtype, np.float64), np.finfo(dtype).eps
-    zoos = [dict(hard(*drawn(seed, wide), eps)) for seed in SEEDS]
+    """Yield each kind of matrix with its matrices, one for each of three seeds."""
+    zoos = [dict(hard(seed, dtype)) for seed in range(3)]
     for kind in zoos[0]:
         yield kind, [zoo[kind].astype(dtype) for zoo in zoos]
 
@@ -310,14 +250,14 @@ def known(a, seed):
     return (a.astype(np.result_type(a, np.longdouble)) @ x).astype(a.dtype), x
 
 
-# singular matrices go through the same programs
-each_precision = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("mesh", "dtype"),
-    [((2, 4), COMPLEX[0]), each_week((3, 2), DOUBLE), each_week((8, 1), COMPLEX[1])],
+    [
+        ((2, 4), np.complex64),
+        each_week((3, 2), np.float64),
+        each_week((8, 1), np.complex128),
+    ],
 )
-
-
-@each_precision
 def test_hard_systems_are_solved_as_well_as_by_lapack(mesh, dtype):
     """The residual in HPL's scale and the error: the worst of three, for each kind."""
     eps, wrong = np.finfo(dtype).eps, []
@@ -341,26 +281,11 @@ def test_hard_systems_are_solved_as_well_as_by_lapack(mesh, dtype):
     assert not wrong
 
 
-@each_precision
-def test_exactly_singular_systems_do_not_look_solved_if_they_are_not(mesh, dtype):
-    with devices(mesh):
-        for seed in SEEDS:
-            for a in singular(*drawn(seed, dtype)):
-                b, _ = known(a, 0)
-                x = np.asarray(solve(a, b))
-                if np.isfinite(x).all():
-                    with np.errstate(invalid="ignore"):  # LAPACK's may be infinite
-                        theirs = [scaled_residual(a, y, b) for y in lapack(a, b)]
-                    theirs = np.nanmax([*theirs, 0])
-                    least = 0.5 * np.finfo(dtype).eps
-                    assert scaled_residual(a, x, b) <= max(4 * theirs, least)
-
-
 def test_a_larger_one_in_single_precision_is_refined():
     n = 640
     a, b = noise(n, n, dtype=np.float32), noise(n, 3, dtype=np.float32, seed=5)
     with devices((2, 4)):
-        assert plan(n)[1] > STRIP
+        assert lu.plan(n)[1] > lu.STRIP
         once, twice = (solve(distribute(a), b, refine=refine) for refine in (0, 1))
     theirs = scaled_residual(a, scipy.linalg.solve(a, b), b)
     assert scaled_residual(a, once, b) < 4 * theirs
@@ -371,7 +296,7 @@ def test_a_larger_one_in_single_precision_is_refined():
 def test_parity_is_the_determinant_of_a_permutation(n):
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(n)
-        assert parity(jnp.asarray(order)) == round(np.linalg.det(np.eye(n)[order]))
+        assert lu.parity(jnp.asarray(order)) == round(np.linalg.det(np.eye(n)[order]))
 
 
 # --------------------------------------------------------------- what is singular
@@ -381,7 +306,6 @@ def test_a_singular_matrix_has_finite_factors_and_no_solution():
     matrices = [
         np.zeros((24, 24)),
         np.ones((24, 24)),
-        np.diag(np.arange(24.0)),
         noise(24, 24) * (np.arange(24) != 12),
         noise(24, 24) * (np.arange(24) != 5),  # not in the last step
         np.full((24, 24), np.nan),
@@ -402,15 +326,11 @@ def test_a_singular_matrix_has_finite_factors_and_no_solution():
 # -------------------------------------------------------------------- derivatives
 
 
-@pytest.mark.parametrize(
-    ("mesh", "kind", "dtype"),
-    [((2, 4), KINDS[0], DOUBLE), ((3, 2), KINDS[1], COMPLEX[1])],
-)
-def test_derivatives_of_both_modes_are_those_of_numpy(mesh, kind, dtype):
-    a, da = (noise(24, 24, dtype=dtype, seed=seed) for seed in (0, 1))
-    b, db = (noise(24, dtype=dtype, seed=seed) for seed in (0, 2))
+def test_derivatives_of_both_modes_are_those_of_numpy():
+    a, da = (noise(24, 24, dtype=np.complex128, seed=seed) for seed in (0, 1))
+    b, db = (noise(24, dtype=np.complex128, seed=seed) for seed in (0, 2))
     x = np.linalg.solve(a, b)
-    with devices(mesh, kind):
+    with devices((3, 2), KINDS[1]):
         mine = distribute(a)
 
         @jax.jit
@@ -434,25 +354,18 @@ def test_derivatives_of_both_modes_are_those_of_numpy(mesh, kind, dtype):
         assert to_a.sharding.is_equivalent_to(mine.sharding, 2)
 
 
-@pytest.mark.parametrize(
-    ("mesh", "kind", "n", "dtype"),
-    [each_week((2, 4), KINDS[0], 24, DOUBLE), ((3, 2), KINDS[1], 13, COMPLEX[1])],
-    ids=["real", "complex, auto"],
-)
-def test_the_derivative_of_a_determinant_is_the_inverse(mesh, kind, n, dtype):
-    a, da = noise(n, n, dtype=dtype), noise(n, n, dtype=dtype, seed=1)
-    expected, holomorphic = np.trace(np.linalg.solve(a, da)), np.iscomplexobj(a)
+def test_the_derivative_of_a_determinant_is_the_inverse():
+    """A complex one, of odd size; a real one is in the fuzz target."""
+    a, da = (noise(13, 13, dtype=np.complex128, seed=seed) for seed in (0, 1))
+    expected = np.trace(np.linalg.solve(a, da))
 
     @jax.jit
     def both_modes(a, da):
-        to_a = jax.grad(det, holomorphic=holomorphic)(a)
+        to_a = jax.grad(lu.det, holomorphic=True)(a)
         return *jax.jvp(slogdet, (a,), (da,)), to_a
 
-    with devices(mesh, kind):
-        mine = distribute(a)
-        (sign, _), (turn, rise), to_a = both_modes(mine, distribute(da))
-        if n == 24:
-            assert to_a.sharding.is_equivalent_to(mine.sharding, 2)
+    with devices((3, 2), KINDS[1]):
+        (sign, _), (turn, rise), to_a = both_modes(distribute(a), distribute(da))
     np.testing.assert_allclose(rise, expected.real, rtol=1e-9)
     np.testing.assert_allclose(turn / sign, 1j * expected.imag, atol=1e-9)
     slopes = np.linalg.det(a) * np.linalg.inv(a).T
@@ -461,15 +374,17 @@ def test_the_derivative_of_a_determinant_is_the_inverse(mesh, kind, n, dtype):
 
 def test_a_derivative_that_is_not_there_is_refused():
     a, b = noise(8, 8), noise(8)
-    losses = {
-        "a factor": lambda a: lu_factor(a).lu.sum(),
-        "factors without a": lambda a: lu_solve(lu_factor(a).alone(), b).sum(),
-    }
+
+    def of_a_factor(a):
+        return lu_factor(a).lu.sum()
+
+    def of_factors_without_a(a):
+        return lu_solve(lu_factor(a).alone(), b).sum()
+
     with devices((2, 4)):
-        for loss in losses.values():
-            for derivative in jax.grad(loss), jax.jit(jax.grad(loss)):
-                with pytest.raises(ValueError, match="LU factors have no derivative"):
-                    derivative(a)
+        for loss in of_a_factor, of_factors_without_a:
+            with pytest.raises(ValueError, match="LU factors have no derivative"):
+                jax.jit(jax.grad(loss))(a)
             with pytest.raises(ValueError, match=r"lax\.stop_gradient"):
                 jax.jvp(loss, (a,), (a,))
         factors = lu_factor(a)
@@ -478,39 +393,26 @@ def test_a_derivative_that_is_not_there_is_refused():
                 jax.grad(loss, allow_int=True)(factors)
 
 
-def of_factors(factor, solve, logdet, a, b):
-    """Return a number for which everything that factors serve is needed."""
-    factors = factor(a)
-    x, y = solve(factors, b, 0), solve(factors, b, 1)
-    return (x * jnp.cos(y)).sum() + logdet(factors)
-
-
-def theirs(a, b):
-    """Return the same with JAX's own functions, for one device."""
-
-    def solved(a, b, trans):
-        return jnp.linalg.solve(a.T if trans else a, b)
-
-    return of_factors(lambda a: a, solved, lambda a: jnp.linalg.slogdet(a)[1], a, b)
-
-
-@pytest.mark.parametrize(
-    ("mesh", "kind"), [((2, 4), KINDS[0]), each_week((3, 2), KINDS[1])]
-)
-def test_one_set_of_factors_has_derivatives_of_both_modes_and_second_ones(mesh, kind):
+def test_one_set_of_factors_has_derivatives_of_both_modes_and_second_ones():
     """A likelihood takes its solutions and its determinant from the same factors."""
     a, b, da = noise(9, 9) + 3 * np.eye(9), noise(9, 2), noise(9, 9, seed=1)
 
     def ours(a, b):
-        return of_factors(lu_factor, lu_solve, lambda f: lu_slogdet(f)[1], a, b)
+        factors = lu_factor(a)
+        x, y = lu_solve(factors, b), lu_solve(factors, b, 1)
+        return (x * jnp.cos(y)).sum() + lu_slogdet(factors)[1]
+
+    def theirs(a, b):
+        x, y = jnp.linalg.solve(a, b), jnp.linalg.solve(a.T, b)
+        return (x * jnp.cos(y)).sum() + jnp.linalg.slogdet(a)[1]
 
     def derivatives(f):
         slopes = jax.grad(f, (0, 1))
-        return jax.jit(lambda a, b: jax.jvp(slopes, (a, b), (da, b)))
+        return jax.jit(lambda a, b: jax.jvp(slopes, (a, b), (da, b)))(a, b)
 
-    expected = derivatives(theirs)(a, b)
-    with devices(mesh, kind):
-        answer = derivatives(ours)(a, b)
+    expected = derivatives(theirs)
+    with devices((2, 4)):
+        answer = derivatives(ours)
     for mine, wanted in zip(*map(jax.tree.leaves, (answer, expected)), strict=True):
         scale = np.abs(wanted).max()
         np.testing.assert_allclose(mine, wanted, atol=1e-10 * scale)
@@ -526,7 +428,7 @@ def test_what_the_factors_serve_is_one_factorisation():
         return (lu_solve(factors, b) ** 2).sum() + lu_solve(factors, b, 1).sum()
 
     with devices((4, 2)):
-        steps, *_ = plan(64)
+        steps, *_ = lu.plan(64)
         program = measure(jax.grad(ours), a, b)
     assert 3 * steps <= program.counts["all-gather"] <= 3 * steps + 4
 
@@ -543,15 +445,10 @@ def users_mesh(kind, other):
     return jax.set_mesh(jax.make_mesh((2, 2, 2), ("model", "batch", "data"), kinds))
 
 
-def all_of_it(a, b):
-    """Return a solution and a logarithm, with the names of a user."""
-    factors = lu_factor(a, NAMES)
-    return lu_solve(factors, b), lu_slogdet(factors)[1]
-
-
-def loss_of_it(a, b):
+def loss(a, b):
     """Return a number for a gradient, and what it is made of."""
-    x, logarithm = all_of_it(a, b)
+    factors = lu_factor(a, NAMES)
+    x, logarithm = lu_solve(factors, b), lu_slogdet(factors)[1]
     return (x**2).sum() + logarithm, (x, logarithm)
 
 
@@ -565,7 +462,7 @@ def test_a_batch_lies_along_an_axis_of_its_own(kind, other):
     with users_mesh(kind, other):
         mine = jax.device_put(a, jax.P("batch", *NAMES))
         side = jax.device_put(b, jax.P("batch"))
-        one = jax.value_and_grad(loss_of_it, has_aux=True)
+        one = jax.value_and_grad(loss, has_aux=True)
         each = jax.jit(jax.vmap(one, spmd_axis_name="batch"))
         program = each.lower(mine, side).compile()
         (_, values), found = program(mine, side)
@@ -589,14 +486,14 @@ def test_a_batch_may_be_of_sides_or_of_matrices_alone(axes, kinds):
         one = functools.partial(solve, axes=NAMES)
         each = jax.vmap(one, axes, spmd_axis_name="batch")
         x = jax.jit(each)(matrices, sides)
-        assert cost(lu_factor, jnp.asarray(a[0]), axes=NAMES).parts["panels"]
+        assert lu.cost(lu_factor, jnp.asarray(a[0]), axes=NAMES).parts["panels"]
     expected = np.linalg.solve(matrices, sides[..., None])[..., 0]
     np.testing.assert_allclose(x, expected, rtol=1e-9)
 
 
 def test_axes_that_are_not_two_or_not_free_are_refused():
     a = jnp.eye(8)
-    for f in lu_factor, det, slogdet, lambda a: solve(a, a[0]):
+    for f in lu_factor, slogdet, lambda a: solve(a, a[0]):
         with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
             f(a)
         with devices((8,)), pytest.raises(ValueError, match=r"axis \['y'\] in context"):
@@ -604,7 +501,7 @@ def test_axes_that_are_not_two_or_not_free_are_refused():
     for kind in KINDS:  # on Auto axes they would be taken for factors of this mesh
         with devices((2, 4), kind):
             factors = lu_factor(a)
-        for shape in (4, 2), (1, 8), (2, 2):
+        for shape in (4, 2), (2, 2):
             with devices(shape, kind), pytest.raises(ValueError, match="on a mesh of"):
                 lu_solve(factors, a[0])
     with devices((2, 4)):
@@ -613,7 +510,7 @@ def test_axes_that_are_not_two_or_not_free_are_refused():
                 lu_factor(a, axes)
         with pytest.raises(ValueError, match=r"no mesh axis \['model', 'data'\]"):
             solve(a, a[0], axes=NAMES)
-        inside = jax.shard_map(det, in_specs=jax.P(), out_specs=jax.P())
+        inside = jax.shard_map(lu.det, in_specs=jax.P(), out_specs=jax.P())
         with pytest.raises(ValueError, match="call this outside of it"):
             inside(a)
 
@@ -621,11 +518,10 @@ def test_axes_that_are_not_two_or_not_free_are_refused():
 def test_a_shard_map_over_other_axes_may_be_around_it():
     a = noise(2, 8, 8)
     with users_mesh(KINDS[1], KINDS[1]):
-        spec = jax.P("batch")
         around = jax.shard_map(
             lambda a: slogdet(a[0], NAMES)[1][None],
-            in_specs=spec,
-            out_specs=spec,
+            in_specs=jax.P("batch"),
+            out_specs=jax.P("batch"),
             axis_names={"batch"},
             check_vma=False,
         )
@@ -643,8 +539,8 @@ def test_the_first_zero_pivot_has_the_number_of_its_column():
             a = noise(13, 13)
             a[:, bad] = 0
             first = min(bad, key=order.index, default=-1)
-            assert first_zero_pivot(lu_factor(a)) == first
-        assert first_zero_pivot(lu_factor(np.full((13, 13), np.nan))) == order[0]
+            assert lu.first_zero_pivot(lu_factor(a)) == first
+        assert lu.first_zero_pivot(lu_factor(np.full((13, 13), np.nan))) == order[0]
 
 
 @pytest.mark.parametrize(
@@ -663,7 +559,7 @@ def test_nan_reaches_no_column_before_its_own(mesh, n):
             a[row, column] = np.nan
             factors = lu_factor(a)
             np.testing.assert_array_equal(diagonal(factors.held)[:before], finite)
-            found = int(first_zero_pivot(factors))
+            found = int(lu.first_zero_pivot(factors))
             assert found < 0 or order.index(found) >= before
 
 
@@ -685,14 +581,14 @@ def test_a_may_be_donated():
 
 @pytest.mark.parametrize(
     ("mesh", "n", "loops"),
-    [((2, 4), 256, 4), ((1, 8), 256, 4), ((2, 4), 2048, 8), ((16, 32), 2**20, 8)],
+    [((2, 4), 256, 4), ((16, 32), 2**20, 8)],
 )
 def test_the_cost_is_near_its_leading_terms(mesh, n, loops):
     """Eight windows where there are steps enough; test_costs.py has the bytes."""
     (x, y), more = mesh, 1 + 1 / loops
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh(mesh, ("x", "y"))):
-        parts = cost(lu_factor, jax.ShapeDtypeStruct((n, n), np.float64)).parts
-        width, stages = plan(n).width, windows(plan(n))
+        parts = lu.cost(lu_factor, jax.ShapeDtypeStruct((n, n), np.float64)).parts
+        width, stages = lu.plan(n).width, lu.windows(lu.plan(n))
         assert len(stages) == loops
     panels = more * (1 - 1 / y) * n**2 / (2 * x)
     assert abs(parts["panels"] / (8 * panels) - 1) < 0.05
@@ -730,49 +626,30 @@ def test_a_matrix_of_nothing_is_solved():
 # -------------------------------------------------------------- what is refused
 
 
+A, B = np.eye(4), np.ones(4)
+
+
 @pytest.mark.parametrize(
-    ("a", "b", "complaint"),
+    ("call", "complaint"),
     [
-        (np.ones((4, 3)), np.ones(4), r"a \(4, 3\) is no square matrix: pass \[N, N\]"),
-        (np.ones((2, 4, 4)), np.ones(4), "is no square matrix"),
-        (np.ones((4, 4), int), np.ones(4), "int64 has no LU here: pass one of float32"),
-        (jnp.ones((4, 4), jnp.bfloat16), np.ones(4), "bfloat16 has no LU here"),
-        (np.ones((4, 4), bool), np.ones(4), "bool has no LU here"),
-        (np.ones((4, 4)), np.ones(5), r"b \(5,\) does not fit 4 equations: pass \[4\]"),
-        (np.ones((4, 4)), np.ones((1, 4)), r"b \(1, 4\) does not fit 4 equations"),
-        (np.ones((4, 4)), np.ones((4, 1, 1)), r"does not fit"),
-        (np.ones((4, 4)), np.array(1.0), r"b \(\) does not fit"),
+        (lambda: lu_factor([[1.0]]), "a is a list: pass an array of JAX or NumPy"),
+        (lambda: solve(A[:3], B), r"a \(3, 4\) is no square matrix: pass \[N, N\]"),
+        (lambda: slogdet(A[None]), r"a \(1, 4, 4\) is no square matrix"),
+        (lambda: lu.det(A.astype(int)), "int64 has no LU here: pass one of float32"),
+        (lambda: lu_factor(jnp.asarray(A, "bfloat16")), "bfloat16 has no LU here"),
+        (lambda: solve(A.astype(object), B), "object has no LU here"),
+        (lambda: solve(A, [1.0]), "b is a list: pass an array of JAX or NumPy"),
+        (lambda: solve(A, np.ones(5)), r"\(5,\) does not fit 4 equations: pass \[4\]"),
+        (lambda: solve(A, np.ones((4, 1, 1))), r"does not fit 4 equations"),
+        (lambda: solve(A, np.array(1.0)), r"b \(\) does not fit 4 equations"),
+        (lambda: solve(A, B.astype(str)), r"b is <U\d+: pass one of float32"),
+        (lambda: solve(A, B, refine=2), "refine is 2: pass 0 or 1"),
+        (lambda: lu_solve(A, B), "ndarray given: pass what lu_factor returns"),
+        (lambda: lu_solve(lu_factor(A), np.ones(5)), r"b \(5,\) does not fit"),
+        (lambda: lu_solve(lu_factor(A), B, trans=3), "trans is 3: pass 0, 1 or 2"),
     ],
+    ids=itertools.count(),
 )
-def test_what_is_no_system_of_equations_is_refused(a, b, complaint):
+def test_what_is_no_system_of_equations_is_refused(call, complaint):
     with devices((2, 4)), pytest.raises(ValueError, match=complaint):
-        solve(jnp.asarray(a), jnp.asarray(b))
-
-
-def test_other_switches_are_refused():
-    with devices((2, 4)):
-        a, b = jnp.eye(4), jnp.ones(4)
-        with pytest.raises(ValueError, match="refine is 2: pass 0 or 1"):
-            solve(a, b, refine=2)
-        with pytest.raises(ValueError, match="trans is 3: pass 0, 1 or 2"):
-            lu_solve(lu_factor(a), b, trans=3)
-        with pytest.raises(ValueError, match=r"b \(5,\) does not fit 4 equations"):
-            lu_solve(lu_factor(a), jnp.ones(5))
-
-
-@pytest.mark.parametrize(
-    "bad", [[[1.0]], None, "a", 1.0, np.array([[None]]), np.array([["a"]])]
-)
-def test_what_is_no_array_of_numbers_is_refused(bad):
-    complaint = "pass (an array of JAX or NumPy|one of float32)"
-    with devices((2, 4)):
-        for call in lu_factor, det, slogdet, lambda a: solve(a, np.ones(1)):
-            with pytest.raises(ValueError, match=complaint):
-                call(bad)
-        sides = bad[0] if isinstance(bad, (list, np.ndarray)) else bad
-        factors = lu_factor(np.eye(1))
-        for call in lambda b: solve(np.eye(1), b), lambda b: lu_solve(factors, b):
-            with pytest.raises(ValueError, match=complaint):
-                call(sides)
-        with pytest.raises(ValueError, match="pass what lu_factor returns"):
-            lu_solve(np.eye(1), np.ones(1))
+        call()

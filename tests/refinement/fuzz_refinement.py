@@ -1,7 +1,5 @@
 """Refinement, with factors that every device makes of the whole matrix."""
 
-import functools
-
 import jax
 import numpy as np
 from fuzzing import Target, make_tests
@@ -16,7 +14,6 @@ INNER = (
     "correct",
     "exponent_of",
     "unpad_rows",
-    "solve_pair",
     "place",
     "check_equations",
     "refine_matrix",
@@ -28,7 +25,7 @@ INNER = (
     "ldexp",
     "iterate_corrections",
 )
-PROGRAM = "dense", "in_lines"  # its words: see tests/refinement/test_refinement.py
+PROGRAM = ("dense",)
 WIDE = "float64", "complex128"
 equations = st.fixed_dictionaries(
     {
@@ -49,10 +46,14 @@ def both(p, random):
 
 
 def factor(a):
-    """Make a solver of a matrix, on all devices."""
+    """Make a solver of a matrix, on all devices, of sides that lie anywhere."""
     factors = jax.scipy.linalg.lu_factor(refinement.place(a, jax.P()))
-    solve = jax.scipy.linalg.lu_solve
-    return functools.partial(solve, factors), functools.partial(solve, factors, trans=2)
+
+    def through(trans):
+        solve = jax.scipy.linalg.lu_solve
+        return lambda b: solve(factors, refinement.place(b, jax.P()), trans)
+
+    return through(0), through(2)
 
 
 def solved(p, a, b):
@@ -62,51 +63,33 @@ def solved(p, a, b):
     return np.linalg.solve(a, b)
 
 
-def refined(p):
-    """The solution alone."""
-    return jax.jit(lambda a, b: refinement.refine(a, b, factor, factor).x)
+def refined(function):
+    """The solution alone, with a fallback."""
+    return lambda p: jax.jit(lambda a, b: function(a, b, factor, factor).x)
 
 
-def factor_for_blocks(a):
-    """Make a solver of a matrix, on all devices, of sides that lie in blocks."""
-
-    def through(solve):
-        return lambda b: solve(refinement.place(b, jax.P()))
-
-    return tuple(map(through, factor(a)))
-
-
-def refined_blocks(p):
-    """The solution alone, for sides in blocks."""
-    how = factor_for_blocks, factor_for_blocks
-    return jax.jit(lambda a, b: refinement.refine_blocks(a, b, *how).x)
-
-
+HOW = {
+    "arrays": both,
+    "reference": solved,
+    "specs": lambda p: (jax.P("x", "y"),),
+    "kinds": ("Auto", "Explicit"),  # meshes of both are refused, as by every module
+    "given": ("numpy", "jax", "sharded", "replicated"),
+    "differentiate": (0, 1),
+    "rounding": 1e4,
+}
 TARGETS = (
     Target(
         name="refinement.refine_blocks",
         parameters=equations.filter(lambda p: p["k"]),
-        arrays=both,
-        call=refined_blocks,
-        reference=solved,
-        specs=lambda p: (jax.P("x", "y"),),
-        kinds=("Auto", "Explicit"),
-        given=("numpy", "jax", "sharded", "replicated"),
-        differentiate=(0, 1),
+        call=refined(refinement.refine_blocks),
         under=("nothing", "jit", "grad"),
-        rounding=1e4,
+        **HOW,
     ),
     Target(
         name="refinement.refine",
         parameters=equations,
-        arrays=both,
-        call=refined,
-        reference=solved,
-        specs=lambda p: (jax.P("x", "y"),),
-        kinds=("Auto", "Explicit"),  # meshes of both are refused, as by every module
-        given=("numpy", "jax", "sharded", "replicated"),
-        differentiate=(0, 1),
-        rounding=1e4,
+        call=refined(refinement.refine),
+        **HOW,
     ),
 )
 

@@ -10,7 +10,6 @@ INNER = (
     "brackets",
     "check_tridiagonal",
     "conquer",
-    "map_chunks",
     "conquer_values",
     "exact_weights",
     "find_roots",
@@ -31,7 +30,6 @@ INNER = (
     "gather",
     "values_alone",
 )
-PROGRAM = ("cost",)  # what is sent: see tests/test_costs.py
 
 shapes = st.fixed_dictionaries(
     {
@@ -64,11 +62,6 @@ def is_solved(p, arrays, result, expected):
     assert np.abs(w - expected).max() <= size * np.abs(t).sum(1).max()
 
 
-def called(function):
-    """The function, over the axes that were drawn."""
-    return lambda p: lambda d, e: function(d, e, p["axis"])
-
-
 how = {
     "parameters": shapes,
     "arrays": numbers,
@@ -81,16 +74,16 @@ how = {
 TARGETS = (
     Target(
         name="secular.eigh_tridiagonal",
-        call=called(secular.eigh_tridiagonal),
+        call=lambda p: lambda d, e: secular.eigh_tridiagonal(d, e, p["axis"]),
         check=is_solved,
         **how,
     ),
     Target(
         name="secular.eigvalsh_tridiagonal",
-        call=called(secular.eigvalsh_tridiagonal),
+        call=lambda p: lambda d, e: secular.eigvalsh_tridiagonal(d, e, p["axis"]),
         rounding=1e4,
         **how,
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(secular, TARGETS, INNER, program=PROGRAM)
+test_case, test_lists, test_draws = make_tests(secular, TARGETS, INNER)

@@ -38,14 +38,9 @@ def one(name):
 
 
 TARGETS = tuple(
-    one(name)
-    for pair in (
-        ("dst1", "idst1"),
-        ("dst2", "idst2"),
-        ("dct1", "idct1"),
-        ("dct2", "idct2"),
-    )
-    for name in pair
+    one(f"{inverse}{name}")
+    for name in ("dst1", "dst2", "dct1", "dct2")
+    for inverse in ("", "i")
 )
 
 test_case, test_lists, test_draws = make_tests(sine_cosine, TARGETS, INNER)
