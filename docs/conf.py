@@ -5,7 +5,7 @@ from pathlib import Path
 
 import execution
 
-from book import exercises, export, facts, kernels, marks, play
+from book import facts, kernels, marks, play
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -78,8 +78,8 @@ myst_heading_anchors = 3
 
 execution_environment = execution.digest_environment(KERNEL)
 starting = kernels.START, kernels.HOOK, kernels.MEASURE, DOCS / "matplotlibrc"
-playing = Path(play.__file__), Path(export.__file__), exercises.ATTEMPT
-execution_environment += "".join(file.read_text() for file in starting + playing)
+starting += (Path(play.__file__),)  # what runs the cells
+execution_environment += "".join(file.read_text() for file in starting)
 execution_kernels = str(DOCS / "_build/kernels")
 execution_variables = KERNEL
 execution_modules = str(ROOT / "src/examples")

@@ -168,6 +168,24 @@ def test_a_page_runs_again_when_it_must_and_only_then(book):
     assert executed("-Dexecution_environment=another") == {*PAGES}
 
 
+def test_a_key_is_of_code_and_of_no_expectation(book):
+    config = SimpleNamespace(
+        execution_environment="",
+        execution_modules=str(book / "src/examples"),
+        execution_programs="",
+    )
+    app = SimpleNamespace(config=config)
+
+    def find_key(*cell):
+        write(book, [cell])
+        return execution.page_key(app, Page(book / "docs/index.md", book / "docs"))[0]
+
+    first = find_key("", "1 + 1")
+    for options in ":expect: 2", ":check: it is so", ':fold: "Set-up"':
+        assert find_key(options, "1 + 1") == first
+    assert find_key("", "1 + 2") != first
+
+
 def test_outputs_are_cached_one_page_at_a_time(tmp_path, monkeypatch):
     inside, counts = [], []
 

@@ -16,7 +16,7 @@ import sqlite3
 import sys
 from contextlib import closing
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 from jupyter_cache import get_cache
@@ -59,43 +59,36 @@ def insert_key(page, key) -> str:
 
 
 def page_key(app, page) -> tuple[str, str, list[Path]]:
-    """Return a page's key, its text with that, and the files that it depends on."""
+    """Return a page's key, its text with that, and the files that it depends on.
+
+    The key is a digest of the code that is played: the page's, the modules, the data
+    and the answers to exercises with it.
+    """
     try:
         page = replace(page, source=comment_options(page))
     except ValueError as error:
         raise ExtensionError(f"{page.name}, {error}") from error
-    files = [*page.modules(Path(app.config.execution_modules)), *page.data]
+    modules = Path(app.config.execution_modules)
+    files = [*page.modules(modules), *page.data]
     files += [
         file
         for exercise in page.exercises
         if (file := exercises.wrong_answers_file(exercise.name)).exists()
     ]
-    state = app.config.execution_environment, page.needs, page.front.get("devices")
-    digest = hashlib.sha256(repr(state).encode())
-    for file in files:
-        digest.update(file.name.encode() + file.read_bytes())
+    cells = play.notebook_with_answers(page, modules).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    state = [app.config.execution_environment, page.needs, code]
     table = Path(app.config.execution_programs)
     if MEASURING in (file.name for file in files) and table.is_file():
-        digest.update(repr(program_rows(table, page.name)).encode())
+        state.append(program_rows(table, page.name))
         files.append(table)
-    key = digest.hexdigest()[:16]
+    key = hashlib.sha256(repr(state).encode()).hexdigest()[:16]
     return key, insert_key(page, key), files
-
-
-@lru_cache(maxsize=1)
-def rows_of(table, changed):
-    """Return the rows of a table that was changed at this time."""
-    return read_rows(table)
-
-
-def table_rows(table):
-    """Return the rows of a table, read once."""
-    return rows_of(table, table.stat().st_mtime_ns)
 
 
 def program_rows(table, name) -> list[list[str]]:
     """Return the table's rows for a page's programs on other machines."""
-    rows = (row for row in table_rows(table) if name in row["pages"].split())
+    rows = (row for row in read_rows(table) if name in row["pages"].split())
     return sorted([row[k] for k in COLUMNS] for row in rows if row["machine"] != "CPU")
 
 
@@ -103,7 +96,7 @@ def warn_of_missing(app):
     """Warn of pages with programs that are not compiled for other machines."""
     table = Path(app.config.execution_programs)
     if table.is_file():
-        rows = table_rows(table)
+        rows = read_rows(table)
         known = {row["program"] for row in rows if row["machine"] != "CPU"}
         for name in sorted(app.env.found_docs):
             programs = {file.stem for file in notes.note_files(name)}

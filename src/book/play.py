@@ -79,14 +79,20 @@ def make_kernel(needs, folder) -> str:
     return name
 
 
+def notebook_with_answers(page, modules) -> NotebookNode:
+    """Return the notebook of a page, with cells that try answers to its exercises."""
+    notebook = export.notebook(page, modules)
+    exercises.add_attempts(notebook, page)
+    return notebook
+
+
 def play_page(page, modules, kernel, variables) -> PageRun:
     """Play a page.
 
     modules: the folder with the modules that pages import; kernel: its name; variables:
     of the environment, beside those that a reader has.
     """
-    notebook = export.notebook(page, modules)
-    exercises.add_attempts(notebook, page)
+    notebook = notebook_with_answers(page, modules)
     start = time.monotonic()
     clean = {name: v for name, v in os.environ.items() if not OWN.match(name)}
     with TemporaryDirectory() as empty, TemporaryDirectory() as own:

@@ -12,6 +12,7 @@ import runpy
 import shutil
 import sys
 import tomllib
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,12 @@ def read_rows(table=TABLE) -> list[Row]:
     """Return the rows that were made with the versions of the book."""
     if not table.is_file():
         return []
+    return parse_rows(table, table.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def parse_rows(table, changed) -> list[Row]:
+    """Return the rows of a table that was changed at this time."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     libtpu = settings["tool"]["shardbook"]["libtpu"]
     made = {"jax": version("jax"), "libtpu": libtpu}
