@@ -47,7 +47,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+GREETING = b"[Gloo] Rank"  # how it begins; another thread may write between its pieces
 GLOO = re.compile(rb"\[Gloo\] Rank|number of connected peer ranks")
+GLOO_REST = re.compile(rb"[\d\s]*")  # the end of a greeting that another one cut
 STACK_END = re.compile(rb'  File "<string>", line \d+ in <module>$|  \.\.\.$')
 STACK_SECONDS = 10.0  # at most, in which all write where they stand
 KILL_DELAY = 1.0  # seconds from SIGTERM to SIGKILL, after a failure
@@ -235,6 +237,7 @@ class Process:
     code: int | None = None  # as a shell gives it; known before the end when it fails
     ended: bool = False
     silenced: bool = False
+    greetings: int = 0  # Gloo's, begun and not ended
     has_stack: bool = False  # its stderr holds a stack to its end
 
     def poll(self):
@@ -265,7 +268,9 @@ class Process:
         """Take a line of its stderr."""
         if self.logs:
             write(self.logs[1], line)
-        if GLOO.search(line):
+        self.greetings += line.count(GREETING)
+        if GLOO.search(line) or (self.greetings and GLOO_REST.fullmatch(line)):
+            self.greetings = max(self.greetings - 1, 0)
             return
         self.has_stack |= bool(STACK_END.match(line))
         self.tail = [*self.tail[-39:], line]

@@ -224,14 +224,15 @@ def test_the_script_sees_what_it_would_see_alone(launch, tmp_path):
         assert __name__ == "__main__" and __file__ == "script.py"
         assert sys.stdin.read() == "" and "boot" not in globals() | vars()
         assert "os" not in globals()
-        __import__("os").write(1, b'[Gloo] Rank 0 is\\nelse\\n')
+        greeting = b'[Gloo] Rank [Gloo] Rank 0 is\\n1\\n'  # one cuts another
+        __import__("os").write(1, b'2\\n' + greeting + b'3\\n')
         print(sys.argv)
     """
     (tmp_path / "beside.py").touch()
     words = ["a b", "--n", "-n", "7", "--", "'"]
     done = launch("-n", "1", script=script, arguments=words)
     assert done.stdout == f"[0] {['script.py', *words]}\n", done.stderr
-    assert done.stderr == "[0] else\n"
+    assert done.stderr == "[0] 2\n[0] 3\n"
 
 
 @pytest.mark.processes
