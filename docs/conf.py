@@ -43,6 +43,7 @@ extensions = [
     "exercise_links",
     "explorers",
     "link_preview",
+    "listings",
     "map_directives",
     "module_directives",
     "myst_nb",

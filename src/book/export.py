@@ -111,11 +111,9 @@ def requirements(names, root) -> list[str]:
 
 
 def source_of(path, name) -> str:
-    """Return a function or class of a Python file, its decorators included.
+    """Return the source of a function or class of a file, decorators included.
 
-    Args:
-        path: the file.
-        name: such as `shift`, or `Program.counts`.
+    Of its docstring only the first line: the page of the module has all of it.
 
     Raises:
         ValueError: when the file has no such thing.
@@ -127,8 +125,12 @@ def source_of(path, name) -> str:
         if not (node := next(found, None)):
             raise ValueError(f"{path.name} has no {name}")
     first = min(n.lineno for n in [node, *node.decorator_list])
-    lines = text.splitlines()[first - 1 : node.end_lineno]
-    return textwrap.dedent("\n".join(lines))
+    lines = text.splitlines()
+    doc = node.body[0]
+    if ast.get_docstring(node) and doc.end_lineno > doc.lineno:
+        lines[doc.lineno - 1 : doc.end_lineno] = [f'{lines[doc.lineno - 1]}"""']
+    last = node.end_lineno - len(text.splitlines()) + len(lines)
+    return textwrap.dedent("\n".join(lines[first - 1 : last]))
 
 
 def include_file(block, folder) -> str:
