@@ -42,10 +42,13 @@ EVEN = {
 EXERCISES = {  # the page, and the meshes that a reader can choose
     "interleaved-columns": ("arrays/meshes", {"2x4": '(2, 4), ("a", "b")'}),
     "eight-columns": ("arrays/pictures", {"8": MESHES["8"]}),
-    "two-by-four": ("arrays/pictures", {n: MESHES[n] for n in ("8", "4x2", "2x4")}),
-    "transposed-blocks": ("arrays/pictures", {"2x4": MESHES["2x4"]}),
+    "two-by-four": (
+        "arrays/picture_to_spec",
+        {n: MESHES[n] for n in ("8", "4x2", "2x4")},
+    ),
+    "transposed-blocks": ("arrays/picture_to_spec", {"2x4": MESHES["2x4"]}),
     "half-the-devices": ("arrays/pictures", EVEN),
-    "mysterious": ("arrays/pictures", {n: MESHES[n] for n in ("2x4", "2x2x2")}),
+    "mysterious": ("arrays/picture_to_spec", {n: MESHES[n] for n in ("2x4", "2x2x2")}),
     "two-halves": ("start/judge", {"2x4": MESHES["2x4"]}),
 }
 WIDE = 300  # of a picture

@@ -22,7 +22,7 @@ PLACES = {
     "sends": ("reference/sends.html", ".explorer-sends"),
     "door": ("index.html", ".explorer-sends"),
     "specs": ("arrays/meshes.html", ".explorer-specs:not([class*=answers])"),
-    "two-by-four": ("arrays/pictures.html", ".answers-two-by-four"),
+    "two-by-four": ("arrays/picture_to_spec.html", ".answers-two-by-four"),
     "costs": ("global-view/cost.html", ".explorer-costs"),
 }
 # Choose what each question says, and return the texts that then stand there.
