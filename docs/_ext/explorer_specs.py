@@ -47,7 +47,7 @@ EXERCISES = {  # the page, and the meshes that a reader can choose
         {n: MESHES[n] for n in ("8", "4x2", "2x4")},
     ),
     "transposed-blocks": ("arrays/picture_to_spec", {"2x4": MESHES["2x4"]}),
-    "half-the-devices": ("arrays/pictures", EVEN),
+    "half-the-devices": ("arrays/equal_shardings", EVEN),
     "mysterious": ("arrays/picture_to_spec", {n: MESHES[n] for n in ("2x4", "2x2x2")}),
     "two-halves": ("start/judge", {"2x4": MESHES["2x4"]}),
 }
