@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from api_index import Names, best_places, find_aliases, parse_cell, rank
+from api_index import best_places, find_aliases, names_in, parse_cell, rank
 from tiny_site import HEAD, Site
 
 PAGE = """
@@ -42,8 +42,12 @@ def site(tmp_path_factory):
         "a/second.md": HEAD + second,
         "reference/api_index.md": "# Names\n\n```{api-index}\n```\n",
     }
+    folder = tmp_path_factory.mktemp("names")
+    (folder / "pyproject.toml").write_text(
+        '[project]\nrequires-python = ">=3.12"\ndependencies = []\n'
+    )
     return Site(
-        tmp_path_factory.mktemp("names"),
+        folder,
         pages,
         extensions=["myst_nb", "cells", "api_index"],
         nb_execution_mode="off",
@@ -89,9 +93,7 @@ def test_the_table_follows_a_page_that_changes(site):
 )
 def test_names_are_found_as_the_book_writes_them(code, names):
     cell = parse_cell(code)
-    found = Names(find_aliases([cell]))
-    found.visit(cell)
-    assert found.found == names
+    assert names_in(cell, find_aliases([cell])) == names
 
 
 def test_a_heading_may_write_a_name_with_hyphens():

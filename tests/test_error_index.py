@@ -11,14 +11,13 @@ from book import error_index
 from book.page import Page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-TABLE = error_index.table_file(DOCS)
 CUT = {"divide-1", "network-6"}  # they were kept without their constant words
 OURS = "last value|raised|was in step|left without|took over|not answer|waited over"
 
 
 @cache
 def table():
-    return error_index.read_entries(TABLE)
+    return error_index.read_table(DOCS)[0]
 
 
 @cache

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from exercise_index import difficulty, wrong_answers
 from tiny_site import HEAD, Site
 
+from book import exercises
 from book.page import Page, first_sentence
 
 PAGE = """
@@ -71,17 +71,16 @@ def test_an_exercise_is_listed_with_what_it_asks_and_a_link_to_it(site):
     assert site.warnings == ""
 
 
-def test_its_difficulty_is_lines_and_wrong_answers(site):
+def test_its_difficulty_is_lines_and_wrong_answers(site, tmp_path, monkeypatch):
     """Two lines of a solution, and ways to be wrong; no page needs to change for it."""
     docs = site.folder / "docs"
     page = Page(docs / "z/first.md", docs)
     (exercise,) = page.exercises
-    file = wrong_answers(exercise, page)
-    file.parent.mkdir(parents=True)
+    monkeypatch.setattr(exercises, "WRONG_ANSWERS", tmp_path)
+    file = exercises.wrong_answers_file(exercise.name)
     for wrong, level in (3, "easy"), (4, "medium"), (6, "medium"), (7, "hard"):
         file.write_text("[[wrong]]\nanswer = '1'\n" * wrong)
-        assert difficulty(exercise, page) == level
-    file.unlink()
+        assert exercises.difficulty(exercise, page) == level
 
 
 def test_exercises_come_go_and_change_in_the_order_of_the_contents(site):

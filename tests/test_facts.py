@@ -8,7 +8,7 @@ import copies
 from packaging.version import Version
 
 from book import export, facts
-from book.page import pages
+from book.page import Page, pages
 
 ROOT = Path(__file__).parents[1]
 BOOK = facts.facts()
@@ -61,7 +61,8 @@ def test_no_page_writes_the_release_of_jax_itself():
 
 def test_a_notebook_has_the_facts_that_a_page_names():
     text = "In JAX {{jax}} and {{oldest_jax}}.\n\n```{code-cell}\nf'{{jax}}'\n```\n"
-    found = export.markdown(text, ROOT)
+    page = Page(ROOT / "docs/page.md", ROOT / "docs")
+    found = export.markdown(text, page)
     assert found.startswith(f"In JAX {BOOK.jax} and {BOOK.oldest_jax}.\n")
     assert "f'{{jax}}'" in found
-    assert "{{other}}" in export.markdown("{{other}}", ROOT)
+    assert "{{other}}" in export.markdown("{{other}}", page)

@@ -49,7 +49,7 @@ def faults(options, outputs, code="1"):
 
 VALID = {
     ":expect: 0.10": stdout("0.10\n"),
-    ":expect: {'a': 1}": result("{'a': 1}"),
+    ":expect: \"{'a': 1}\"": result("{'a': 1}"),
     "---\nexpect: |\n  one ... x\n\n  two\n---": stdout("one and x  \n\ntwo\n"),
     "---\nexpect: |2\n    a\n  b\n---": stdout("  a\nb"),
     ":expect: in pieces": [*stdout("\x1b[1min "), *stdout("pieces\x1b[0m\n")],
@@ -161,7 +161,7 @@ def test_options_become_comments_on_their_lines(options):
     assert after.code[0].line == before.code[0].line
 
 
-@pytest.mark.parametrize("options", [":raises: A: b: c", ":expect: [1"])
+@pytest.mark.parametrize("options", [":raises: A: b: c", ":expect: [1]"])
 def test_options_that_cannot_be_read_are_refused_with_their_line(options):
     with pytest.raises(ValueError, match="line 6: the options of a cell need quotes"):
         _ = page((options, "1")).code

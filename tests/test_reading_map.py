@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiny_site import Site
 
-from book import reading_map
+from book import export, reading_map
 from book.page import Page
 from book.plain_markdown import to_markdown
 
@@ -126,7 +126,7 @@ def test_a_notebook_has_them_as_lists(site):
     page = Page(
         site.folder / "docs/index.md", site.folder / "docs", "https://b.example"
     )
-    text = to_markdown(page.text, page)
+    text = to_markdown(export.markdown(page.text, page), page)
     assert "- **[One](https://b.example/a/x.html)** (1 page, 25 min): What is" in text
     assert "(after One; 2 pages, over 40 min): And two?" in text
     assert "**Both** (1 h 5 min)" in text

@@ -13,9 +13,10 @@ import site_cells
 import yaml
 
 from book import guards
+from book.page import option_lines
 
 
-def option_lines(text) -> list[str]:
+def format_option(text) -> list[str]:
     """Return the option `expect` with a text, as the lines of a cell's header."""
     lines = text.split("\n")
     if len(lines) > 1 or text != text.strip():
@@ -41,16 +42,12 @@ def quote(text) -> str:
 
 def replace_expectation(lines, cell, text):
     """Put an expectation into a page's lines, in place of the cell's own."""
-    start = end = cell.line  # below the fence, from 0
+    start, end = cell.line, cell.line + cell.header  # below the fence, from 0
     block = lines[start] == "---"
-    if block:
-        end = lines.index("---", start + 1) + 1
-    while not block and lines[end].startswith(":"):
-        end += 1
-    gone = range(*cell.places.get("expect", (0, 0)))
+    gone = option_lines(lines, cell, ["expect"])
     others = [n for n in range(start, end) if n not in gone and lines[n] != "---"]
-    header = [*(lines[n].removeprefix(":") for n in others), *option_lines(text)]
-    if block or len(option_lines(text)) > 1:
+    header = [*(lines[n].removeprefix(":") for n in others), *format_option(text)]
+    if block or len(format_option(text)) > 1:
         lines[start:end] = ["---", *header, "---"]
     else:
         lines[start:end] = [f":{line}" for line in header]

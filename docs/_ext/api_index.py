@@ -12,17 +12,15 @@ Names are collected when a page is read; the table is made when all have been re
 import ast
 import re
 from collections import Counter
-from dataclasses import replace
 from html import escape
-from pathlib import Path
 from posixpath import relpath
 
 from cells import cell_source, is_code
 from docutils import nodes
+from sources import page_of
 from sphinx.util.docutils import SphinxDirective
 
 from book import contents
-from book.page import Block, Page, parts
 
 LINKS, OF_A_PAGE = 5, 2
 ROOTS = {"jax": "jax", "jnp": "jax.numpy", "lax": "jax.lax"}
@@ -102,32 +100,25 @@ def expand(name, known) -> str:
     return f"{known[first]}{dot}{rest}" if first in known else ""
 
 
-class Names(ast.NodeVisitor):
-    """Collects the names of JAX that a cell uses, each as the book writes it."""
+def names_in(cell, known) -> set[str]:
+    """Return the names of JAX that a cell uses, each as the book writes it.
 
-    def __init__(self, known):
-        """Store the full name of each short name of the page."""
-        self.known, self.found = known, set()
+    known: the full name of each short name of the page.
+    """
+    every = [n for n in ast.walk(cell) if isinstance(n, ast.Name | ast.Attribute)]
+    inner = {id(node.value) for node in every if isinstance(node, ast.Attribute)}
+    whole = (name_of(node) for node in every if id(node) not in inner)
+    return {book_name(expand(name, known)) for name in whole} - {""}
 
-    def visit_Attribute(self, node):
-        """Take a whole chain of attributes, not its parts."""
-        if name_of(node):
-            self.take(name_of(node))
-        else:
-            self.generic_visit(node)
 
-    def visit_Name(self, node):
-        """Take a name that stands alone."""
-        self.take(node.id)
-
-    def take(self, name):
-        """Add a name of JAX, up to a class, without the attributes of the class."""
-        name = expand(name, self.known)
-        name = re.match(r"[a-z_\d.]*(?:[A-Z]\w*)?", name)[0].rstrip(".")
-        name = SAME.get(name, name)
-        if name.count(".") and f"{name}." not in SHORT and "._" not in name:
-            start = next((s for s in SHORT if name.startswith(s)), "")
-            self.found.add(SHORT.get(start, "") + name.removeprefix(start))
+def book_name(name) -> str:
+    """Return a name of JAX as the book writes it, without attributes of a class."""
+    name = re.match(r"[a-z_\d.]*(?:[A-Z]\w*)?", name)[0].rstrip(".")
+    name = SAME.get(name, name)
+    if "." not in name or f"{name}." in SHORT or "._" in name:
+        return ""
+    start = next((s for s in SHORT if name.startswith(s)), "")
+    return SHORT.get(start, "") + name.removeprefix(start)
 
 
 def section_of(node) -> tuple[str, str]:
@@ -142,16 +133,16 @@ def collect_names(app, doctree):
     """Handle `doctree-read`: store the names that each section of a page uses."""
     cells = [(node, parse_cell(cell_source(node))) for node in doctree.findall(is_code)]
     known = find_aliases([cell for _, cell in cells])
-    page = Page(Path(app.env.doc2path(app.env.docname)), Path(app.srcdir))
-    folded = [each for each in page.code if FOLDED & {*each.options, *each.tags}]
-    folded = {each.source.strip() for each in folded}
+    folded = {
+        each.source.strip()
+        for each in page_of(app.env).code
+        if FOLDED & {*each.options, *each.tags}
+    }
     found = {}
     for node, cell in cells:
         if cell_source(node).strip() in folded:
             continue
-        names = Names(known)
-        names.visit(cell)
-        for name in names.found:
+        for name in names_in(cell, known):
             found.setdefault(name, Counter())[section_of(node)] += 1
     if found:
         app.env.metadata[app.env.docname]["api"] = found
@@ -228,7 +219,7 @@ def to_html(env, builder, docname) -> str:
     return f'<table class="table listing api">{head}\n<tbody>{body}</tbody></table>'
 
 
-def to_markdown(env, page) -> str:
+def to_markdown(block, page, env) -> str:
     """Return the table for the page's Markdown."""
     rows = ["| name | shown in |", "|---|---|"]
     for name, found in env.api_index.items():
@@ -239,17 +230,6 @@ def to_markdown(env, page) -> str:
             links.append(f"[{link_text(env, *place)}]({url})")
         rows.append(f"| `{name}` | {' · '.join(links)} |")
     return "\n".join(rows)
-
-
-def insert_table(page, env) -> Page:
-    """Return a page with the table in the place of the directive, if it has one."""
-    if not env.metadata.get(page.name, {}).get("has_api_index"):
-        return page
-    own = (
-        each.source if isinstance(each, Block) else each for each in parts(page.text)
-    )
-    texts = [to_markdown(env, page) if "{api-index}" in each else each for each in own]
-    return replace(page, source="\n".join(texts))
 
 
 def update_table(app, env):

@@ -1,31 +1,23 @@
-"""The directive `build-line`: a sentence with the counts of this build.
-
-Each page is counted when it is read; the sentence is made when all have been.
-"""
+"""The directive `build-line`: a sentence with the counts of this build."""
 
 import subprocess
-from collections import Counter
-from pathlib import Path
 
 from docutils import nodes
+from sources import make_text
 from sphinx.util.docutils import SphinxDirective
 
 from book import claims
 from book.facts import ROOT, locked_version
-from book.page import Page
-
-
-class Line(nodes.General, nodes.Element):
-    """The place of the sentence."""
+from book.page import pages
 
 
 class BuildLine(SphinxDirective):
-    """A place for the sentence."""
+    """The sentence, made again when a count changes."""
 
     def run(self):
-        """Return the place."""
-        self.env.metadata[self.env.docname]["has_build_line"] = True
-        return [Line()]
+        """Return the sentence."""
+        line = make_text(self.env, format_line)
+        return [nodes.paragraph(line, line, classes=["build-line"])]
 
 
 def commit_date() -> str:
@@ -35,56 +27,22 @@ def commit_date() -> str:
     return done.stdout.strip()
 
 
-def count_page(app, doctree):
-    """Handle `doctree-read`: store the counts of the page."""
-    name = app.env.docname
-    page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
-    if page.is_notebook:
-        cells = list(page.code)
-        app.env.metadata[name]["counts"] = {
-            "pages": 1,
-            "cells": len(cells),
-            "facts": sum(map(claims.count_claims, cells)),
-            "exercises": len(page.exercises),
-        }
-
-
-def format_line(env) -> str:
+def format_line(page) -> str:
     """Return the sentence."""
-    total = Counter()
-    for metadata in env.metadata.values():
-        total.update(metadata.get("counts", {}))
-    found = {name: f"{number:,}" for name, number in total.items()}
+    found = [each for each in pages(page.docs) if each.is_notebook]
+    cells = [cell for each in found for cell in each.code]
+    facts = sum(map(claims.count_claims, cells))
+    exercises = sum(len(each.exercises) for each in found)
     day = commit_date()
     return (
-        f"This build{f', of {day},' if day else ''} ran {found['cells']} cells on "
-        f"{found['pages']} pages with JAX {locked_version('jax')}; {found['facts']} "
-        f"facts were proved, and {found['exercises']} exercises have answers that pass."
+        f"This build{f', of {day},' if day else ''} ran {len(cells):,} cells on "
+        f"{len(found):,} pages with JAX {locked_version('jax')}; {facts:,} facts were "
+        f"proved, and {exercises:,} exercises have answers that pass."
     )
-
-
-def update_line(app, env):
-    """Handle `env-updated`: write the pages with the sentence again if it changed."""
-    places = [name for name, of in env.metadata.items() if "has_build_line" in of]
-    line = format_line(env) if places else ""
-    if line == getattr(env, "build_line", ""):
-        return []
-    env.build_line = line
-    return places
-
-
-def fill_places(app, doctree, name):
-    """Handle `doctree-resolved`: put the sentence in its place."""
-    for place in list(doctree.findall(Line)):
-        line = app.env.build_line
-        place.replace_self(nodes.paragraph(line, line, classes=["build-line"]))
 
 
 def setup(app):
     """Register the directive."""
+    app.setup_extension("sources")
     app.add_directive("build-line", BuildLine)
-    app.add_node(Line)
-    app.connect("doctree-read", count_page)
-    app.connect("env-updated", update_line)
-    app.connect("doctree-resolved", fill_places)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

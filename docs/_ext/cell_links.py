@@ -16,6 +16,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
 from book.facts import locked_version
+from book.page import unique_name
 
 FORM = "a-claim-is-wrong.yaml"
 
@@ -29,12 +30,7 @@ def link_names(document):
             stem = f"cell-{digest[:6]}"
         else:
             stem = f"figure-{PurePosixPath(node['uri']).stem}"
-        name, number = stem, 1
-        while name in taken:
-            number += 1
-            name = f"{stem}-{number}"
-        taken.add(name)
-        yield node, name
+        yield node, unique_name(stem, taken)
 
 
 class Targets(SphinxTransform):

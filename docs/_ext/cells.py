@@ -14,10 +14,10 @@ from pathlib import Path
 import nbformat
 from docutils import nodes
 from jupyter_cache import get_cache
+from sources import page_of
 from sphinx.util import logging
 
 from book import exercises, guards, notes, predictions
-from book.page import Page
 
 log = logging.getLogger(__name__)
 LINE = re.compile(r'(?<=(?:collapsed|.expanded) admonition-title">).*(?=</p>)')
@@ -30,11 +30,10 @@ def executed_notebook(app, name):
     settings = app.env.mystnb_config
     folder = Path(settings.output_folder)
     notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
-    if settings.execution_mode == "cache":
-        with contextlib.suppress(KeyError):  # of a page that is not kept
-            # MyST-NB writes the outputs that it ran, not those that it kept
-            cache = get_cache(settings.execution_cache_path)
-            _, notebook = cache.merge_match_into_notebook(notebook)
+    with contextlib.suppress(KeyError):  # of a page that is not kept
+        # MyST-NB writes the outputs that it ran, not those that it kept
+        cache = get_cache(settings.execution_cache_path)
+        _, notebook = cache.merge_match_into_notebook(notebook)
     return notebook
 
 
@@ -48,14 +47,12 @@ def judge_page(app, doctree):
     name = app.env.docname
     if (ran := executed_notebook(app, name)) is None:
         return
-    page = Page(Path(app.env.doc2path(name)), Path(app.srcdir))
+    page = page_of(app.env)
     cells = list(zip(page.code, outputs_of(ran), strict=True))
-    if failed_options := {*faults_of(page, cells)} | stop_faults(app.env, cells):
-        failures(app.env).add(name)
+    failed_options = {*faults_of(app.env, page, cells)} | stop_faults(app.env, cells)
     if failed_options & {"error", "check"}:  # the cause may lie outside the page
         remove_from_cache(app.env.mystnb_config, ran)
-    judge_answers(page)
-    judge_predictions(app.env, page, cells)
+    judge_questions(app.env, page, cells)
     places = [n for n, cell in enumerate(ran.cells) if cell.cell_type == "code"]
     shown = {node["cell_index"]: node for node in doctree.findall(is_code)}
     for place, (cell, outputs) in zip(places, cells, strict=True):
@@ -63,27 +60,22 @@ def judge_page(app, doctree):
             show_cell(shown[place], cell, outputs)
 
 
-def judge_answers(page):
-    """Warn of each answer to an exercise of the page with an unexpected verdict."""
+def judge_questions(env, page, cells):
+    """Warn of predictions, and of answers to exercises, that turn out otherwise."""
+    for line, words in predictions.faults(page, cells):
+        warn(env, page, line, "predict", words)
     file = notes.answers_file(page.name) if page.exercises else None
     found = json.loads(file.read_text()) if file and file.exists() else {}
     for exercise in page.exercises:
         for words in exercises.faults(exercise.name, found.get(exercise.name, [])):
-            warn(page.name, exercise.line + 1, "exercise", words)
+            warn(env, page, exercise.line + 1, "exercise", words)
 
 
-def judge_predictions(env, page, cells):
-    """Warn of each prediction that the cells of the page do not answer so."""
-    for line, words in predictions.faults(page, cells):
-        failures(env).add(page.name)
-        warn(page.name, line, "predict", words)
-
-
-def faults_of(page, cells):
+def faults_of(env, page, cells):
     """Warn of each fault in the cells of a page, and yield the failed options."""
     for number, (cell, outputs) in enumerate(cells, 1):
         for option, words in guards.faults(cell, outputs):
-            warn(page.name, cell.line, option, f"cell {number} {words}")
+            warn(env, page, cell.line, option, f"cell {number} {words}")
             yield option
             if option == "error":
                 return  # what stands below may only follow from it
@@ -93,8 +85,10 @@ def stop_faults(env, cells) -> set[str]:
     """Return `{"error"}` if the page did not run to its end, as after a timeout."""
     if env.nb_metadata[env.docname]["exec_data"]["succeeded"]:
         return set()
-    expected = any(guards.find_error(outputs) for _, outputs in cells)
-    return set() if expected else {"error"}
+    if any(guards.find_error(outputs) for _, outputs in cells):
+        return set()
+    env.metadata[env.docname]["failed"] = True
+    return {"error"}
 
 
 def is_code(node) -> bool:
@@ -142,36 +136,29 @@ def format_fold_lines(app, pagename, templatename, context, doctree):
     )
 
 
-def warn(docname, line, option, words):
-    """Warn of a fault of a cell, with its page and its line."""
-    log.warning(words, location=(docname, line), type="cells", subtype=option)
+def warn(env, page, line, option, words):
+    """Warn of a fault on a page, and let the next build read the page again."""
+    env.metadata[page.name]["failed"] = True
+    log.warning(words, location=(page.name, line), type="cells", subtype=option)
 
 
 def remove_from_cache(settings, notebook):
     """Remove a page from the cache, so that the next build runs it again."""
-    if settings.execution_mode == "cache":
-        cache = get_cache(settings.execution_cache_path)
-        with contextlib.suppress(KeyError):
-            cache.remove_cache(cache.match_cache_notebook(notebook).pk)
+    cache = get_cache(settings.execution_cache_path)
+    with contextlib.suppress(KeyError):
+        cache.remove_cache(cache.match_cache_notebook(notebook).pk)
 
 
-def failures(env) -> set[str]:
-    """Return the names of the pages that failed when they were last read."""
-    env.failed_cells = getattr(env, "failed_cells", set())
-    return env.failed_cells
-
-
-def merge_failures(app, env, docnames, other):
-    """Handle `env-merge-info`: merge the failures of a parallel reader."""
-    failures(env).update(failures(other) & {*docnames})
+def failed_pages(app, env, *changes):
+    """Handle `env-get-outdated`: return the pages that failed when they were read."""
+    return [name for name, metadata in env.metadata.items() if "failed" in metadata]
 
 
 def setup(app):
     """Register the handlers."""
     app.setup_extension("execution")
+    app.setup_extension("sources")
     app.connect("doctree-read", judge_page, priority=400)  # before all that read code
     app.connect("html-page-context", format_fold_lines)
-    app.connect("env-get-outdated", lambda app, env, *_: failures(env) & env.found_docs)
-    app.connect("env-purge-doc", lambda app, env, name: failures(env).discard(name))
-    app.connect("env-merge-info", merge_failures)
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 1}
+    app.connect("env-get-outdated", failed_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 2}

@@ -5,30 +5,23 @@ its cell counts for, or two of them.
 """
 
 import json
-from pathlib import Path
 
 from cells import cell_source, is_code
 from docutils import nodes
+from docutils.parsers.rst import directives
+from sources import load_files, make_text, page_of
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from book.error_index import (
-    ENOUGH,
-    GROUPS,
-    OWN,
     entries_of,
-    entry_text,
     group_cells,
-    index_text,
-    mask_values,
+    list_text,
     matches,
-    own_error_text,
     raising_cells,
-    read_entries,
-    table_file,
+    read_table,
 )
-from book.page import Page
 
 log = logging.getLogger(__name__)
 
@@ -49,101 +42,37 @@ def close_entry(writer, node):
     writer.body.append("</div>\n")
 
 
-class Part(SphinxDirective):
-    """A part of the list, with the page and the cells that all parts use."""
-
-    @property
-    def page(self):
-        """The page that is read."""
-        return Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
-
-    @property
-    def cells(self):
-        """The cells of each entry, those of each module, and those of neither."""
-        known = self.env.temp_data
-        if "error_index" not in known:
-            known["error_index"] = group_cells(self.page.docs)
-        return known["error_index"]
-
-
-class ErrorIndex(Part):
-    """The list, generated again when its text changes."""
+class ErrorIndex(SphinxDirective):
+    """The list, made again when its text changes."""
 
     def run(self):
         """Return the sections of the list."""
-        table = table_file(self.page.docs)
-        self.env.note_dependency(str(table))
-        self.env.metadata[self.env.docname]["errors"] = index_text(self.page)
-        for each in self.cells[2]:
+        load_files(self.env, "errors.js", "errors.css")
+        for each in group_cells(page_of(self.env).docs)[2]:
             message = f"{each.kind} {each.phrase}: no entry in errors.toml fits it"
             log.warning(message, location=(each.page.name, each.line), type="errors")
-        lines = []
-        for group, title in GROUPS.items():
-            lines.append(f"(errors-{group})=\n\n## {title}")
-            names = [each.name for each in read_entries(table) if each.group == group]
-            lines += [f"```{{error-entry}} {name}\n```" for name in names]
-        lines.append(f"(errors-own)=\n\n## {OWN}\n\n```{{error-own}}\n```")
-        shown = "\n\n".join(lines)
-        return self.parse_text_to_nodes(shown, allow_section_headings=True)
+        text = make_text(self.env, list_text)
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
-class ErrorEntryDirective(Part):
-    """An entry."""
+class ErrorEntryDirective(SphinxDirective):
+    """An entry; its argument are the words that find it, in JSON."""
 
     required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+    option_spec = {  # noqa: RUF012
+        "class": directives.class_option,
+        "name": directives.unchanged,
+    }
 
     def run(self):
-        """Return the node of the entry, with a target for links."""
-        (name,) = self.arguments
-        table = read_entries(table_file(self.page.docs))
-        entry = next(each for each in table if each.name == name)
-        node = ErrorEntry(words=list(entry.patterns))
-        node["names"].append(f"error-{entry.name}")
-        self.state.document.note_explicit_target(node)
-        text = entry_text(entry, self.cells[0][name], self.page)
-        node.extend(self.parse_text_to_nodes(text))
+        """Return the node of the entry, with a target for links if it has a name."""
+        node = ErrorEntry(words=json.loads(self.arguments[0]))
+        node["classes"] += self.options.get("class", [])
+        self.add_name(node)
+        node += self.parse_content_to_nodes()
         return [node]
-
-
-class ErrorOwn(Part):
-    """The errors of the book's modules, folded."""
-
-    def run(self):
-        """Return them by module."""
-        count = sum(map(len, self.cells[1].values()))
-        start = f'<details class="own-errors"><summary>{count} errors'
-        found = [html_node(f"{start} that say themselves what to pass</summary>")]
-        for module, cells in self.cells[1].items():
-            found.append(nodes.rubric("", module))
-            for each in cells:
-                has_words = len(each.phrase) >= ENOUGH
-                node = ErrorEntry(words=[mask_values(each.phrase)] * has_words)
-                node["classes"].append("own")
-                node.extend(self.parse_text_to_nodes(own_error_text(each, self.page)))
-                found.append(node)
-        return [*found, html_node("</details>")]
-
-
-def html_node(text):
-    """Return a node with text of HTML."""
-    return nodes.raw("", text, format="html")
-
-
-def outdated_pages(app, env, added, changed, removed):
-    """Handle `env-get-outdated`: read the list again if its text has changed."""
-    if not added | changed | removed:
-        return []
-    docs = Path(app.srcdir)
-    texts = {n: of["errors"] for n, of in env.metadata.items() if "errors" in of}
-    pages = {n: Page(Path(env.doc2path(n)), docs) for n in {*texts} & env.found_docs}
-    return [name for name, page in pages.items() if texts[name] != index_text(page)]
-
-
-def add_script(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: load the script and the style where the list is."""
-    if app.env.metadata.get(pagename, {}).get("errors"):
-        app.add_js_file("errors.js", loading_method="defer")
-        app.add_css_file("errors.css")
 
 
 # ------------------------------------------------------------------ in all other pages
@@ -172,19 +101,15 @@ class Targets(SphinxTransform):
 
     def apply(self):
         """Name the cells of this page."""
-        page = Page(Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir))
-        for node, each in cells_in(self.document, page):
+        for node, each in cells_in(self.document, page_of(self.env)):
             node["ids"].append(each.anchor)  # no label: other pages have the same
 
 
 def compare_messages(app, doctree):
     """Handle `doctree-read`: warn of a message that fits another entry."""
-    name, docs = app.env.docname, Path(app.srcdir)
-    if not table_file(docs).exists():
-        return
-    page = Page(Path(app.env.doc2path(name)), docs)
-    table = read_entries(table_file(docs))
-    slugs = app.env.metadata[name].setdefault("myst_slugs", {})
+    page = page_of(app.env)
+    table, _ = read_table(page.docs)
+    slugs = app.env.metadata[page.name].setdefault("myst_slugs", {})
     for node, each in cells_in(doctree, page):
         slugs[each.anchor] = each.line, each.anchor, each.title
         wanted = {entry.name for entry in entries_of(each.kind, each.phrase, table)}
@@ -193,17 +118,15 @@ def compare_messages(app, doctree):
             got = {entry.name for entry in matches(message, table)}
             if wanted and got != wanted:
                 fault = f"fits {sorted(got)} in errors.toml, not {sorted(wanted)}"
-                log.warning(fault, location=(name, each.line), type="errors")
+                log.warning(fault, location=(page.name, each.line), type="errors")
 
 
 def setup(app):
     """Register the directive, its node, the transform and the handlers."""
+    app.setup_extension("sources")
     app.add_node(ErrorEntry, html=(open_entry, close_entry))
     app.add_directive("error-index", ErrorIndex)
     app.add_directive("error-entry", ErrorEntryDirective)
-    app.add_directive("error-own", ErrorOwn)
     app.add_transform(Targets)
-    app.connect("env-get-outdated", outdated_pages)
     app.connect("doctree-read", compare_messages, priority=450)  # after `cells`
-    app.connect("html-page-context", add_script)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,19 +9,18 @@ from html import escape
 from posixpath import basename
 
 from docutils import nodes
-from downloads import launches, page_of
+from downloads import launches
+from exercise_index import find_boxes
+from sources import page_of
 
 
 def add_links(app, doctree):
     """Handle `doctree-read`: put the links at the end of each box."""
-    page = page_of(app, app.env.docname)
-    if not page.is_notebook:
-        return
-    boxes = doctree.findall(nodes.admonition)
-    boxes = (box for box in boxes if "exercise" in box["classes"])
-    for box, exercise in zip(boxes, page.exercises, strict=False):
-        html = links_html(app.config, page, exercise)
-        box.append(nodes.raw("", html, format="html"))
+    page = page_of(app.env)
+    if page.is_notebook:
+        for box, exercise in find_boxes(doctree, page):
+            html = links_html(app.config, page, exercise)
+            box.append(nodes.raw("", html, format="html"))
 
 
 def links_html(config, page, exercise) -> str:
@@ -29,7 +28,7 @@ def links_html(config, page, exercise) -> str:
     file = f"{basename(page.name)}.ipynb"
     found = [f'<a href="{file}" download>Download it as a notebook</a>']
     if config.published and config.repository:
-        colab = launches(page.name, config.repository)[0].url
+        colab = launches(page.name, config.repository)["Colab"]
         url = escape(f"{colab}#scrollTo={stub_id(page, exercise)}")
         found.append(f'<a href="{url}" target="_blank">run it on Colab</a>')
     words = ", or ".join(found)

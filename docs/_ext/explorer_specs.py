@@ -13,7 +13,6 @@ from pathlib import Path
 
 from explorers import UniqueList, index_rows
 
-from book.facts import facts
 from book.page import Page
 
 DOCS = Path(__file__).parents[1]
@@ -52,26 +51,6 @@ EXERCISES = {  # the page, and the meshes that a reader can choose
     "two-halves": ("start/judge", {"2x4": MESHES["2x4"]}),
 }
 WIDE = 300  # of a picture
-SHORT = {  # of what is said most often in a picture
-    "P": ')"><g><polygon points="0,0 ',
-    "A": '<polygon points="',
-    "B": '" fill="@"/>',
-    "C": '" font-size="12" fill="#0b0d10">#</text>',
-    "D": '" fill="none" stroke="currentColor"/></g>',
-    "E": '<rect x="0" y="0" width="',
-    "F": '<rect x="',
-    "G": '<text x="',
-    "H": '" y="',
-    "I": '" width="',
-    "J": '" height="',
-    "K": '" fill="#000" fill-opacity="0.1"/></g>',
-    "L": '" fill="#000" fill-opacity="0.2"/></g>',
-    "M": '<g transform="matrix(0.866 0.5 0 1 ',
-    "N": '<g transform="matrix(0.866 0.5 -0.866 0.5 ',
-    "O": '<g transform="matrix(0.866 -0.5 0 1 ',
-    "Q": '<rect width="',
-    "R": '" text-anchor="end">',
-}
 PIECE = re.compile(r"<text.*?</text>|<g>.*?</g>|<g .*?</g>.*?</g>")
 
 
@@ -167,12 +146,8 @@ def questions() -> list[tuple[str, str, str, str]]:
 # ------------------------------------------------------------------- for the script
 
 
-class Pictures:
-    """Pictures that share forms: a picture is its size, forms and devices."""
-
-    def __init__(self):
-        """Begin with none."""
-        self.forms, self.drawn = UniqueList(), UniqueList()
+class Pictures(UniqueList):
+    """Pictures, each once: its width, its height, and what is drawn."""
 
     def number_of(self, row) -> int:
         """Return the number of the picture of a row, whose mesh is in context."""
@@ -196,43 +171,13 @@ class Pictures:
         return self.add(draw(parse(known.target, size), size))
 
     def add(self, picture) -> int:
-        """Return the number of what `draw` returned."""
+        """Return the number of what `draw` returned, without its title."""
         svg = picture.at(WIDE)
         high, wide = (int(re.search(rf'{at}="(\d+)"', svg)[1]) for at in ("t", "h"))
-        parts = (f"{self.forms.index_of(form)}:{ids}" for form, ids in pieces(svg))
-        return self.drawn.index_of(" ".join([f"{wide}:{high}", *parts]))
-
-
-def pieces(svg) -> list[tuple[str, str]]:
-    """Cut a drawn picture into forms, and name the devices that they show, in order.
-
-    In a form `@` stands for a device's colour, `#` for its number, and a capital letter
-    for one of SHORT.
-    """
-    svg = re.sub(r"<title>.*?</title>|^<svg[^>]*>|</svg>$", "", svg)
-    svg = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]):.3g}", svg)
-    svg = re.sub(r'<rect[^>]*fill-opacity="0"/>', "", svg).replace(" >", ">")
-    return [form(piece) for piece in re.findall(PIECE, svg)]
-
-
-def form(piece) -> tuple[str, str]:
-    """Return a form, and the devices that were taken out of it."""
-    ids = []
-
-    def colour(found):
-        if found[1] not in facts().colours:
-            return found[0]
-        ids.append(str(facts().colours.index(found[1])))
-        return 'fill="@"'
-
-    def number(found):
-        return ">#<" if found[1] in ids else found[0]
-
-    piece = re.sub(r'fill="(#[0-9a-f]{6})"', colour, piece)
-    piece = re.sub(r">(\d)<", number, piece) if ids else piece
-    for letter, long in SHORT.items():
-        piece = piece.replace(long, letter)
-    return piece, "".join(ids)
+        svg = re.sub(r"<title>.*?</title>|^<svg[^>]*>", "", svg)
+        svg = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]):.3g}", svg)
+        svg = re.sub(r'<rect[^>]*fill-opacity="0"/>', "", svg).replace(" >", ">")
+        return self.index_of([wide, high, "".join(PIECE.findall(svg))])
 
 
 def nest(numbers, size, ndim) -> list:
@@ -328,10 +273,7 @@ def data() -> dict:
         "verdicts": found.verdicts,
         "words": found.words,
         "versions": versions(),
-        "colours": facts().colours,
-        "short": SHORT,
-        "forms": found.pictures.forms,
-        "pictures": found.pictures.drawn,
+        "pictures": found.pictures,
     }
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from sources import load_files
 from sphinx.util.docutils import SphinxDirective
 
 HERE = Path(__file__).parent
@@ -75,12 +76,7 @@ def cell(text) -> nodes.paragraph:
 
 
 def directive_text(part) -> str:
-    """Return a directive as Markdown: the tables.
-
-    Raises ValueError for an explorer that is not there.
-    """
-    if part.argument not in NAMES:
-        raise ValueError(f"no explorer {part.argument}: pass one of {NAMES}")
+    """Return a directive as Markdown: the tables."""
     if "exercise" in part.options:
         return ""
     titles = tables(part.argument, part.options).items()
@@ -118,32 +114,18 @@ class Explorer(SphinxDirective):
         for file in (known.__file__, known.SOURCE):
             self.env.note_dependency(str(file))
         self.env.metadata[self.env.docname].setdefault("explores", set()).add(name)
-        more = [*self.options.get("class", []), *self.answers(name)]
-        place = nodes.container(classes=["explorer", f"explorer-{name}", *more])
-        if "exercise" not in self.options:
-            for title, rows in tables(name, self.options).items():
-                place += nodes.rubric(title, title)
-                place += table(rows)
+        load_files(self.env, "explore.js")
+        place = nodes.container(classes=["explorer", f"explorer-{name}"])
+        place["classes"] += self.options.get("class", [])
+        if exercise := self.options.get("exercise"):
+            if exercise not in known.EXERCISES:
+                raise self.error(f"explorer_{name}.py has no exercise {exercise}")
+            place["classes"].append(f"answers-{exercise}")
+            return [place]
+        for title, rows in tables(name, self.options).items():
+            place += nodes.rubric(title, title)
+            place += table(rows)
         return [place]
-
-    def answers(self, name) -> list[str]:
-        """Return a class that names the exercise whose answer is chosen, if it is one.
-
-        Raises an error for an exercise that the explorer does not know.
-        """
-        if "exercise" not in self.options:
-            return []
-        exercise, known = self.options["exercise"], [*load(name).EXERCISES]
-        if exercise not in known:
-            words = f"no exercise {exercise} in explorer_{name}.py: pass one of {known}"
-            raise self.error(words)
-        return [f"answers-{exercise}"]
-
-
-def add_script(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: load the script where there is an explorer."""
-    if app.env.metadata.get(pagename, {}).get("explores"):
-        app.add_js_file("explore.js", loading_method="defer")
 
 
 def is_current(file, name) -> bool:
@@ -168,8 +150,8 @@ def write_data(app, error):
 
 def setup(app):
     """Register the directive, its script and its data."""
+    app.setup_extension("sources")
     app.add_directive("explorer", Explorer)
-    app.connect("html-page-context", add_script)
     app.connect("build-finished", write_data)
     safe = {"parallel_read_safe": True, "parallel_write_safe": True}
-    return safe | {"env_version": 2}  # an environment of another one is read anew
+    return safe | {"env_version": 3}  # an environment of another one is read anew

@@ -7,9 +7,8 @@ module's page is written again when the other is read again.
 """
 
 import re
-from dataclasses import replace
 
-from cells import cell_source, failures, is_code
+from cells import cell_source, is_code
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -18,7 +17,6 @@ from sphinx.util.docutils import SphinxDirective
 
 from book.guards import tidy
 from book.module_reference import PICTURES
-from book.page import Block, Page, parts
 
 log = logging.getLogger(__name__)
 REPR = re.compile(r"<.*>\Z", re.S)  # of what has no text of its own
@@ -157,24 +155,18 @@ def read_dependents(app, env, names):
     """Handle `env-before-read-docs`: read a module's page again with the other one."""
     more = {name for name, (page, _) in choices(env).items() if page in names}
     names[:] = sorted({*names, *more} & env.found_docs)
-    env.pictures_read = {*names}
 
 
 def check_pictures(app, env):
-    """Handle `env-updated`: warn of missing pictures; store the others as text.
-
-    What failed is read again by the next build, as in `cells`.
-    """
-    env.picture_texts = getattr(env, "picture_texts", {})
-    for name in sorted(env.pictures_read & choices(env).keys()):
-        page, start = choices(env)[name]
-        try:
-            env.picture_texts[name] = describe(find_cell(read_tree(env, page), start))
-        except ValueError as error:
-            env.picture_texts.pop(name, None)
-            failures(env).add(name)
-            message = f"its picture of {page}, by {PICTURES}: {error}"
-            log.warning(message, location=name, type="modules", subtype="picture")
+    """Handle `env-updated`: store pictures as text; warn of those that are missing."""
+    for name, (page, start) in choices(env).items():
+        if "picture_text" not in env.metadata[name]:  # it was read, or fails still
+            try:
+                cell = find_cell(read_tree(env, page), start)
+                env.metadata[name]["picture_text"] = describe(cell)
+            except ValueError as error:
+                message = f"its picture of {page}, by {PICTURES}: {error}"
+                log.warning(message, location=name, type="modules", subtype="picture")
 
 
 def read_tree(env, page):
@@ -188,33 +180,17 @@ def read_tree(env, page):
     return env.get_doctree(page)
 
 
-def insert_text(page, env) -> Page:
-    """Return the page of a module for Markdown, with its picture as text."""
-    name, metadata = page.name, env.metadata.get(page.name, {})
-    if "picture" not in metadata:
-        return page
-    words = getattr(env, "picture_texts", {}).get(name, "")
+def to_markdown(block, page, env) -> str:
+    """Return a picture for the Markdown of a page: its words, and its text."""
+    words = env.metadata[page.name].get("picture_text", "")
     marks = "````" if "```" in words else "```"
     fence = f"\n\n{marks}text\n{words}\n{marks}" if words else ""
-    _, text = metadata["modules"]
-    page = replace(page, source=expand(page.text, "module-page", lambda _: text))
-    shown = expand(page.text, "module-picture", lambda part: f"{part.content}{fence}")
-    return replace(page, source=shown)
-
-
-def expand(source, name, render) -> str:
-    """Return MyST with `render(block)` in the place of each directive of a name."""
-    found = []
-    for each in parts(source):
-        own = each.source if isinstance(each, Block) else each
-        is_it = isinstance(each, Block) and each.name == name
-        found.append(render(each) if is_it else own)
-    return "\n".join(found)
+    return f"{block.content}{fence}"
 
 
 def setup(app):
     """Register the directive, the transform and the handlers."""
-    app.setup_extension("cells")  # it keeps the names of the pages that failed
+    app.setup_extension("cells")
     app.add_node(Place)
     app.add_directive("module-picture", ModulePicture)
     app.add_post_transform(Fill)

@@ -155,21 +155,9 @@ def visible_children(node) -> list:
     return [nodes.Text(node["prompt_show"]), *outputs]
 
 
-def pages_of(env) -> dict[str, list]:
-    """Return the sections of all pages, by name."""
-    env.found_sections = getattr(env, "found_sections", {})
-    return env.found_sections
-
-
 def add_page(app, doctree):
     """Handle `doctree-read`: store the sections of a page."""
-    pages_of(app.env)[app.env.docname] = sections(doctree)
-
-
-def merge_sections(app, env, docnames, other):
-    """Handle `env-merge-info`: merge the sections of a parallel reader."""
-    theirs = pages_of(other)
-    pages_of(env).update({name: theirs[name] for name in docnames if name in theirs})
+    app.env.metadata[app.env.docname]["sections"] = sections(doctree)
 
 
 def disable_search(app):
@@ -183,27 +171,18 @@ def search_page(app):
     return [("search", {"title": "Search"}, "search.html")]
 
 
-def list_rank(name) -> int:
-    """Return 2 for lists, which come last, 1 for what does so for a name, or 0."""
-    return 2 if name.startswith(LISTS) else int(name in ASIDE)
-
-
-def max_results(name) -> int:
-    """Return how many sections of a page may be among the results."""
-    return 1 if name == ENTRIES else 2
-
-
 def write_index(app, exception):
     """Handle `build-finished`: write the index; remove what Sphinx's search left."""
     if exception or app.builder.format != "html":
         return
-    pages = {name: each for name, each in sorted(pages_of(app.env).items()) if each}
+    known = sorted(app.env.metadata.items())
+    pages = {name: of["sections"] for name, of in known if of.get("sections")}
     listed = [
         [
             app.builder.get_target_uri(name),
             each[0][1],
-            list_rank(name),
-            max_results(name),
+            2 if name.startswith(LISTS) else int(name in ASIDE),
+            1 if name == ENTRIES else 2,  # sections among the results
         ]
         for name, each in pages.items()
     ]
@@ -220,8 +199,6 @@ def setup(app):
     app.add_js_file("find.js", loading_method="defer")
     app.connect("builder-inited", disable_search)
     app.connect("doctree-read", add_page, priority=900)  # after all that change a page
-    app.connect("env-purge-doc", lambda app, env, name: pages_of(env).pop(name, None))
-    app.connect("env-merge-info", merge_sections)
     app.connect("html-collect-pages", search_page)
     app.connect("build-finished", write_index)
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 2}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 3}

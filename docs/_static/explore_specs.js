@@ -81,16 +81,8 @@ EXPLORERS.specs = class extends Explorer {
   }
 
   picture(number) {
-    const { data } = this;
-    const [[wide, high], ...parts] = data.pictures[number].split(" ").map((part) => part.split(":"));
-    const drawn = parts.map(([form, ids]) => {
-      const [colours, numbers] = [[...ids], [...ids]];
-      return data.forms[form]
-        .replace(/[A-Z]/g, (letter) => data.short[letter])
-        .replace(/"@"/g, () => `"${data.colours[colours.shift()]}"`)
-        .replace(/>#</g, () => `>${numbers.shift()}<`);
-    });
-    return `<svg viewBox="0 0 ${wide} ${high}" width="${wide}" height="${high}" aria-hidden="true" fill="currentColor" font-family="system-ui, sans-serif" font-size="11" text-anchor="middle">${drawn.join("")}</svg>`;
+    const [wide, high, drawn] = this.data.pictures[number];
+    return `<svg viewBox="0 0 ${wide} ${high}" width="${wide}" height="${high}" aria-hidden="true" fill="currentColor" font-family="system-ui, sans-serif" font-size="11" text-anchor="middle">${drawn}</svg>`;
   }
 
   figure(title, number) {

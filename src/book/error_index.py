@@ -13,11 +13,13 @@ listed by module.
 """
 
 import ast
+import json
 import re
 import shlex
 import tomllib
-from dataclasses import dataclass, fields
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, pairwise
 from pathlib import Path
 from posixpath import relpath
 
@@ -25,7 +27,7 @@ from docutils.nodes import make_id
 from myst_parser.mdit_to_docutils.base import default_slugify
 
 from book import contents
-from book.page import Page
+from book.page import Page, unique_name
 
 GROUPS = {
     "mesh": "Meshes, specs and places",
@@ -43,6 +45,12 @@ PROCESSES = "%%every"
 GAP = 400  # characters that `...` may stand for
 LINKS = 4  # cells that an entry leads to
 ENOUGH = 7  # characters that a module says of what a cell expects
+ENTRY = """\
+`````{{error-entry}} {words}
+{option}
+
+{text}
+`````"""
 VARIES = re.compile(r"\d[\d.,]*|'[^']*'")  # numbers and names in a message
 
 
@@ -87,33 +95,26 @@ def raising_cells(page) -> list[RaisingCell]:
     """List the cells of a page that expect an error."""
     titles, found, taken = headings(page), [], set()
     for cell in page.code:
-        if not (error := expected_error(cell)):
-            continue
-        stem = name = "raises-" + "-".join(
-            re.findall(r"[a-z]+", " ".join(error).lower())[:7]
-        )
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{stem}-{number}"
-        taken.add(name)
-        title = [text for line, text in titles if line < cell.line][-1]
-        found.append(RaisingCell(page, *error, cell.source, cell.line, title, name))
+        if error := expected_error(cell):
+            words = re.findall(r"[a-z]+", " ".join(error).lower())[:7]
+            anchor = unique_name("-".join(["raises", *words]), taken)
+            title = [text for line, text, _ in titles if line < cell.line][-1]
+            found.append(
+                RaisingCell(page, *error, cell.source, cell.line, title, anchor)
+            )
     return found
 
 
-def headings(page) -> list[tuple[int, str]]:
-    """List the headings of a page with their lines, from 1."""
-    found = [(0, page.title)]
-    for token, text in zip(page.tokens, page.tokens[1:], strict=False):
-        if token.type == "heading_open" and token.tag != "h1":
-            found.append((token.map[0] + 1, text.content))
+def headings(page) -> list[tuple[int, str, list[str]]]:
+    """List the headings of a page: their lines, from 1, their texts, and labels."""
+    found, labels = [], []
+    for token, text in pairwise(page.tokens):
+        if token.type == "myst_target":
+            labels.append(token.content)
+        elif token.type == "heading_open":
+            found.append((token.map[0] + 1, text.content, labels))
+            labels = []
     return found
-
-
-def all_raising_cells(docs) -> list[RaisingCell]:
-    """List the cells of all pages that expect an error, in their order."""
-    return [each for page in contents.pages(docs) for each in raising_cells(page)]
 
 
 # -------------------------------------------------------------------- what is said
@@ -129,46 +130,24 @@ class Entry:
     words: str
     means: str
     cure: str
-    also: tuple[str, ...] = ()
-    short: tuple[str, ...] = ()
-    page: tuple[str, ...] = ()
+    also: list[str] = ()
+    short: list[str] = ()
+    page: list[str] = ()
     source: str = ""
     date: str = ""
 
     @property
-    def patterns(self) -> tuple[str, ...]:
+    def patterns(self) -> list[str]:
         """All words by which a message is known."""
-        return self.words, *self.also
+        return [self.words, *self.also]
 
 
-def read_entries(file) -> list[Entry]:
-    """Read the table of errors."""
-    return parse_entries(file.read_text(), file.name)
-
-
-@lru_cache(maxsize=4)  # a build asks for it on each page
-def parse_entries(text, name_of_file) -> list[Entry]:
-    """Return the entries of the table of errors."""
-    table = tomllib.loads(text)
-    table.pop("own", None)
-    known = {field.name for field in fields(Entry)}
-    found = []
-    for name, row in table.items():
-        if unknown := row.keys() - known:
-            raise ValueError(f"{name_of_file}: {name} has {sorted(unknown)}")
-        lists = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
-        found.append(Entry(name, **lists))
-    return found
-
-
-def read_own_errors(file) -> dict[str, list[str]]:
-    """Return the errors of the book's own modules, by module."""
-    return tomllib.loads(file.read_text()).get("own", {})
-
-
-def table_file(docs) -> Path:
-    """Return the file of the table."""
-    return docs / "reference/data/errors.toml"
+@cache  # a build asks for it on each page
+def read_table(docs) -> tuple[list[Entry], dict[str, list[str]]]:
+    """Return the entries, and the errors of the book's own modules, by module."""
+    table = tomllib.loads((docs / "reference/data/errors.toml").read_text())
+    own = table.pop("own", {})
+    return [Entry(name, **row) for name, row in table.items()], own
 
 
 @cache
@@ -216,13 +195,8 @@ def texts_of(file) -> str:
 
 def string_constants(tree) -> str:
     """Return the texts in a piece of code, on one line."""
-    found = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
-    return " ".join(" ".join(filter(is_text, found)).split())
-
-
-def is_text(value) -> bool:
-    """Return whether a constant is text."""
-    return isinstance(value, str)
+    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return " ".join(" ".join(each for each in found if isinstance(each, str)).split())
 
 
 def longest_run(phrase, text) -> str:
@@ -254,10 +228,9 @@ def module_of(each) -> str:
 
 def group_cells(docs):
     """Return the cells of each entry, those of each module, and those of neither."""
-    file = table_file(docs)
-    table, own = read_entries(file), read_own_errors(file)
+    table, own = read_table(docs)
     by_entry, by_module, rest = {e.name: [] for e in table}, {}, []
-    for each in all_raising_cells(docs):
+    for each in chain.from_iterable(map(raising_cells, contents.pages(docs))):
         found = entries_of(each.kind, each.phrase, table)
         place = next((k for k, v in own.items() if (each.phrase or each.kind) in v), "")
         if place or (not found and (place := module_of(each))):
@@ -289,17 +262,12 @@ def section_at(path, docs) -> tuple[str, str]:
     """Return the title of a section, or of a page, and its path for MyST."""
     name, _, anchor = path.partition("#")
     other = Page(docs / f"{name}.md", docs)
-    labels = []
-    for token, text in zip(other.tokens, other.tokens[1:], strict=False):
-        if token.type == "myst_target":
-            labels.append(token.content)
-        elif token.type == "heading_open":
-            own = slug(text.content)
-            if anchor in labels:
-                return text.content, path
-            if anchor in (own, make_id(own)):
-                return text.content, f"{name}#{own}"
-            labels = []
+    for _, title, labels in headings(other):
+        own = slug(title)
+        if anchor in labels:
+            return title, path
+        if anchor in (own, make_id(own)):
+            return title, f"{name}#{own}"
     return other.title, path
 
 
@@ -347,7 +315,7 @@ def own_error_text(each, page) -> str:
 def index_text(page) -> str:
     """Return the whole list in MyST, to stand on a page."""
     by_entry, by_module, _ = group_cells(page.docs)
-    table, found = read_entries(table_file(page.docs)), []
+    table, found = read_table(page.docs)[0], []
     for group, title in GROUPS.items():
         found.append(f"(errors-{group})=\n\n## {title}")
         own = (entry for entry in table if entry.group == group)
@@ -357,3 +325,30 @@ def index_text(page) -> str:
         found.append(f"**{module}**")
         found.append("\n".join(f"- {own_error_text(each, page)}" for each in cells))
     return "\n\n".join(found)
+
+
+def list_text(page) -> str:
+    """Return the list for the site: each entry has the words that find it."""
+    by_entry, by_module, _ = group_cells(page.docs)
+    table, found = read_table(page.docs)[0], []
+    for group, title in GROUPS.items():
+        found.append(f"(errors-{group})=\n\n## {title}")
+        for entry in (entry for entry in table if entry.group == group):
+            text = entry_text(entry, by_entry[entry.name], page)
+            found.append(frame(entry.patterns, f":name: error-{entry.name}", text))
+    count = sum(map(len, by_module.values()))
+    found.append(f"(errors-own)=\n\n## {OWN}")
+    start = f'<details class="own-errors"><summary>{count} errors'
+    found.append(f"{start} that say themselves what to pass</summary>")
+    for module, cells in by_module.items():
+        found.append(f"```{{rubric}} {module}\n```")
+        for each in cells:
+            words = [mask_values(each.phrase)] * (len(each.phrase) >= ENOUGH)
+            found.append(frame(words, ":class: own", own_error_text(each, page)))
+    return "\n\n".join([*found, "</details>"])
+
+
+def frame(words, option, text) -> str:
+    """Return an entry as a directive."""
+    words = json.dumps(words, ensure_ascii=False)
+    return ENTRY.format(words=words, option=option, text=text)

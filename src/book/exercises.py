@@ -3,6 +3,10 @@
 At each exercise its stub and the answers of `tests/wrong_answers` run on a copy of the
 names that the page has so far. None may pass, and each wrong answer is to be told the
 reason that stands beside it.
+
+The index has a line for each exercise: a link, its difficulty, its first sentence. Its
+difficulty is the sum of the lines of its solution and of its wrong answers, in three
+classes.
 """
 
 import ast
@@ -10,8 +14,11 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from posixpath import relpath
 
 from nbformat.v4 import new_code_cell
+
+from book import contents
 
 WRONG_ANSWERS = Path(__file__).resolve().parents[2] / "tests/wrong_answers"
 ATTEMPT = Path(__file__).with_name("attempt.py")  # what the kernel is given
@@ -22,6 +29,7 @@ def _try(sources, names, own):
 _try({sources!r}, globals(), {{}})"""  # leaves no other name behind
 OUTCOME = re.compile(r"^outcome (.*)$", re.M)
 PREFIX = "try-"  # of the cells that try answers
+LEVELS = {"easy": 5, "medium": 8}  # the largest sum of each; more is hard
 
 
 def wrong_answers_file(name) -> Path:
@@ -91,3 +99,30 @@ def faults(name, found) -> list[str]:
         elif answer["reason"].casefold() not in text.casefold():
             messages += [f"{answer['reason']!r} is not in {text}"] if text else []
     return [f"exercise {name}: {fault}" for fault in messages]
+
+
+# ----------------------------------------------------------------------- the index
+
+
+def difficulty(exercise, page) -> str:
+    """Return the class of an exercise: a long solution, or many ways to be wrong."""
+    cells = (cell for cell in page.code if {"solution", exercise.name} <= {*cell.tags})
+    lines = [line for cell in cells for line in cell.source.splitlines()]
+    count = sum(map(bool, map(str.strip, lines))) + len(wrong_answers(exercise.name))
+    return next((name for name, most in LEVELS.items() if count <= most), "hard")
+
+
+def page_section(other, page) -> str:
+    """Return the MyST text for one page with exercises, to stand on another page."""
+    path = relpath(other.file, page.file.parent)
+    lines = [f"## [{other.title}]({path})", ""]
+    for each in other.exercises:
+        link = f"[{each.title}]({path}#exercise-{each.name})"
+        lines.append(f"- {link} ({difficulty(each, other)}): {each.asks}")
+    return "\n".join(lines)
+
+
+def index_text(page) -> str:
+    """Return the index in MyST, to stand on a page."""
+    others = (other for other in contents.pages(page.docs) if other.exercises)
+    return "\n\n".join(page_section(other, page) for other in others)

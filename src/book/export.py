@@ -15,12 +15,13 @@ import tomllib
 import zlib
 from pathlib import Path
 
+import explorers
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from book import guards
+from book import error_index, exercises, guards, module_reference, reading_map
 from book.facts import fill_facts
-from book.page import Block, code_cell, parts, rewrite_markdown
+from book.page import code_cell, rewrite_blocks, rewrite_markdown
 from book.plain_markdown import to_markdown
 
 COLLAPSED = {"hide-cell", "check", "fold"}
@@ -133,9 +134,9 @@ def source_of(path, name) -> str:
     return textwrap.dedent("\n".join(lines[first - 1 : last]))
 
 
-def include_file(block, folder) -> str:
+def include_file(block, page) -> str:
     """Return a `literalinclude` as a fence with the code in it."""
-    path = folder / block.argument
+    path = page.file.parent / block.argument
     if other := block.options.keys() - INCLUDED:
         raise ValueError(f"literalinclude of {path.name} with {sorted(other)}")
     name = block.options.get("pyobject")
@@ -145,29 +146,40 @@ def include_file(block, folder) -> str:
     return f"{marks}{language}\n{code}\n{marks}"
 
 
-def markdown(text, folder) -> str:
-    """Return a text in MyST with the facts and the code that it names in place.
+MADE = {  # directives that make their text -> their MyST, which may have others in it
+    "error-index": lambda block, page: error_index.index_text(page),
+    "exercise-index": lambda block, page: exercises.index_text(page),
+    "explorer": lambda block, page: explorers.directive_text(block),
+    "module-page": lambda block, page: module_reference.page_text(page, block.argument),
+    "module-reference": lambda block, page: module_reference.table_text(page),
+    "part-map": reading_map.directive_text,
+    "ways": reading_map.directive_text,
+}
+
+
+def markdown(text, page, made=MADE) -> str:
+    """Return a text in MyST with the facts, the code and the lists that it names.
 
     Args:
         text: the source of a page, or of a part.
-        folder: the page's folder, from which its paths lead.
+        page: the page, from whose folder its paths lead.
+        made: what makes the text of a directive.
 
     Raises:
         ValueError: for a function that the included file does not have.
     """
-    return "\n".join(
-        fill_block(part, folder) if isinstance(part, Block) else fill_facts(part)
-        for part in parts(text)
-    )
 
+    def fill(block):
+        if block.name == "literalinclude":
+            return include_file(block, page)
+        if block.name in made:
+            return markdown(made[block.name](block, page), page, made)
+        if block.name in (None, "code-cell") or not block.content:
+            return block.source
+        filled = markdown(block.content, page, made)
+        return block.source.replace(block.content, filled)
 
-def fill_block(block, folder) -> str:
-    """Return the source of a block with the code that it includes."""
-    if block.name == "literalinclude":
-        return include_file(block, folder)
-    if block.name in (None, "code-cell") or not block.content:
-        return block.source
-    return block.source.replace(block.content, markdown(block.content, folder))
+    return rewrite_blocks(text, fill, fill_facts)
 
 
 def insert_outputs(page, text, outputs) -> str:
@@ -176,18 +188,18 @@ def insert_outputs(page, text, outputs) -> str:
     text: the page's, of which only what stands between cells may differ.
     """
     gave = iter(outputs or [[]] * len(page.code))
-    found = []
-    for part in parts(text):
-        if isinstance(part, Block) and part.name == "code-cell":
-            cell, given = code_cell(part), next(gave)
-            error = guards.find_error(given)
-            texts = [guards.visible_text(given), ": ".join(error[:2]) if error else ""]
-            shown = "\n".join(filter(None, texts))
-            found.append(f"```python\n{cell_code(cell)}\n```")
-            found += [f"\n```text\n{shown}\n```"] * bool(shown)
-        else:
-            found.append(part.source if isinstance(part, Block) else part)
-    return "\n".join(found)
+
+    def show(block):
+        if block.name != "code-cell":
+            return block.source
+        code, given = cell_code(code_cell(block)), next(gave)
+        error = guards.find_error(given)
+        texts = [guards.visible_text(given), ": ".join(error[:2]) if error else ""]
+        shown = "\n".join(filter(None, texts))
+        output = f"\n\n```text\n{shown}\n```" if shown else ""
+        return f"```python\n{code}\n```{output}"
+
+    return rewrite_blocks(text, show)
 
 
 def notebook(page, modules_folder, outputs=None):
@@ -216,7 +228,9 @@ def notebook(page, modules_folder, outputs=None):
         notebook_cell(n, cell, page, next(gave) if cell.code else ())
         for n, cell in enumerate(page.cells, 1)
     ]
-    modules = add_init(page.modules(modules_folder))
+    modules = page.modules(modules_folder)
+    if modules:  # what makes a package of them
+        modules.insert(0, modules_folder / "__init__.py")
     files = {f"examples/{file.name}": file.read_text() for file in modules}
     files |= {f"data/{file.name}": file.read_text() for file in page.data}
     text = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))
@@ -254,11 +268,6 @@ def version_cell(page):
     names = [f"jax=={release}.*", *(line for line in others if line != jax)]
     needs = " ".join(f'"{name}"' for name in names)
     return new_code_cell(VERSION.format(jax=release, needs=needs), id="version")
-
-
-def add_init(files) -> list[Path]:
-    """Return modules, and what makes a package of them."""
-    return [files[0].parent / "__init__.py", *files] if files else []
 
 
 def files_cell(files) -> list:
@@ -300,10 +309,12 @@ def notebook_cell(number, cell, page, outputs):
         metadata["jupyter"] = {"source_hidden": True}
     name = f"cell-{number}"
     if not cell.code:
-        text = to_markdown(markdown(cell.source, page.file.parent), page)
+        text = to_markdown(markdown(cell.source, page), page)
         return attach_pictures(new_markdown_cell(text, id=name), page)
     found = new_code_cell(cell_code(cell), id=name, metadata=metadata)
-    found.outputs = [clean_output(output) for output in outputs if not is_log(output)]
+    found.outputs = [  # without logs, which no page shows
+        clean_output(output) for output in outputs if output.get("name") != "stderr"
+    ]
     return found
 
 
@@ -313,11 +324,6 @@ def cell_code(cell) -> str:
         if option in cell.options and not cell.source.startswith("%%"):
             return f"# {start}{cell.options[option].strip()}\n{cell.source}"
     return cell.source
-
-
-def is_log(output) -> bool:
-    """Return whether an output is a log, which no page shows."""
-    return output["output_type"] == "stream" and output["name"] == "stderr"
 
 
 def clean_output(output):

@@ -16,8 +16,8 @@ import difflib
 import re
 from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
 
-KNOWN = {"load", "mystnb", "tags"}  # the options of others
-SPOKEN = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
+MYST_OPTIONS = {"load", "mystnb", "tags"}  # the options of others
+ACCOUNTED_FOR = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 FRAMES = re.compile(r"\s*(This error occurs at source:|-{20}|For simplicity).*", re.S)
@@ -30,7 +30,7 @@ FLEETING = re.compile(  # of several processes: another one in each run
 )
 PATH = re.compile(r"(?:/[\w.-]+){2,}\.py(?::\d+)*|/tmp/tmp\w+")  # or tempfile
 BASES = "A kind of: "  # the last line of a traceback: see start_kernel.py
-LAST = 30  # lines of a traceback that are told
+MAX_TRACEBACK_LINES = 30
 
 
 # ----------------------------------------------------------------- what a cell gave
@@ -80,8 +80,9 @@ def find_error(outputs) -> tuple[str, str, str] | None:
     """Return the kind of the error that a cell raised, its message, and how it came."""
     for output in outputs:
         if output["output_type"] == "error":
-            trace = tidy("\n".join(output["traceback"])).splitlines()[-LAST:]
-            return output["ename"], clean_message(output["evalue"]), "\n".join(trace)
+            lines = tidy("\n".join(output["traceback"])).splitlines()
+            trace = "\n".join(lines[-MAX_TRACEBACK_LINES:])
+            return output["ename"], clean_message(output["evalue"]), trace
     return None
 
 
@@ -108,7 +109,7 @@ def faults(cell, outputs):
 
     Text that nothing expects is a fault of `expect`.
     """
-    for name in cell.others.keys() - KNOWN:
+    for name in cell.others.keys() - MYST_OPTIONS:
         yield "option", f"has an option that nothing knows: {name}"
     error = find_error(outputs)
     if error and not {"raises", "check"} & cell.options.keys():
@@ -118,7 +119,7 @@ def faults(cell, outputs):
         for words in RULES[option](cell, wanted, outputs):
             yield option, words
     text = visible_text(output for output in outputs if must_be_expected(cell, output))
-    if text and not SPOKEN & {*cell.options, *cell.tags}:
+    if text and not ACCOUNTED_FOR & {*cell.options, *cell.tags}:
         yield "expect", f"prints what nothing expects\n{text}"
 
 
@@ -200,19 +201,9 @@ def find_claims(tree):
         if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
             yield node
         if isinstance(node, ast.Call):
-            name = called_name(node)
+            name = ast.unparse(node.func).rpartition(".")[2]
             if name == "require" or name.startswith("assert_"):
                 yield node
-
-
-def called_name(call) -> str:
-    """Return the last name of what is called."""
-    return last_name(call.func)
-
-
-def last_name(node) -> str:
-    """Return the last of the names of a node, such as `float32`."""
-    return ast.unparse(node).rpartition(".")[2]
 
 
 RULES = {"expect": expect, "raises": raises, "check": check, "fold": lambda *_: ()}

@@ -86,6 +86,11 @@ PAGE = """\
 # ------------------------------------------------------------------ what a file says
 
 
+def folder_of(docs) -> Path:
+    """Return the folder of modules."""
+    return docs.parent / "src/examples"
+
+
 def files(folder) -> list[Path]:
     """List the modules of a folder."""
     return [file for file in sorted(folder.glob("*.py")) if file.stem != "__init__"]
@@ -166,8 +171,7 @@ def objects(file) -> list[str]:
 
 def old_names(docs, file) -> list[str]:
     """List names that a module had once: links to them still lead to it."""
-    table = docs / FORMER
-    found = tomllib.loads(table.read_text()) if table.exists() else {}
+    found = tomllib.loads((docs / FORMER).read_text())
     names = [f"{PACKAGE}{file.stem}.{name}" for name in found.get(file.stem, ())]
     return [name for name in names if name not in objects(file)]
 
@@ -252,23 +256,25 @@ def tests_text(file) -> str:
 
 def picture_directive(docs, name) -> str:
     """Return the place of a module's picture in MyST, or nothing if it has none."""
-    file = docs / PICTURES
-    found = tomllib.loads(file.read_text()) if file.exists() else {}
+    found = tomllib.loads((docs / PICTURES).read_text())
     if name not in found:
         return ""
     quoted = json.dumps(found[name]["cell"], ensure_ascii=False)  # as YAML reads it
     return PLACE.format(**found[name] | {"cell": quoted})
 
 
-def page_text(page, file) -> str:
+def page_text(page, name) -> str:
     """Return the text of a module's own page, below its heading."""
+    file = folder_of(page.docs) / f"{name}.py"
+    if not file.exists():
+        return ""
     return PAGE.format(
-        name=file.stem,
+        name=name,
         package=PACKAGE,
         summary=summary(file),
         about=description(file),
         former="\n".join(f'<div id="{n}"></div>' for n in old_names(page.docs, file)),
-        picture=picture_directive(page.docs, file.stem),
+        picture=picture_directive(page.docs, name),
         links=links_line(file, page, pages(page.docs)),
         tests=tests_text(file),
         path=relpath(file, page.file.parent),
@@ -289,20 +295,12 @@ def row(file, page, others) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def table_text(page, folder) -> str:
-    """Return the list of all modules of a folder, to stand on a page."""
-    others = pages(page.docs)
+def table_text(page) -> str:
+    """Return the list of all modules, to stand on a page."""
+    others, modules = pages(page.docs), files(folder_of(page.docs))
     head = ["| module | what it does | taught on | lines | needs |"]
     head += ["|---|---|---|---:|---|"]
-    return "\n".join([*head, *(row(file, page, others) for file in files(folder))])
-
-
-def text(page, folder, name) -> str:
-    """Return the text of the list, or of the page of one module."""
-    if not name:
-        return table_text(page, folder)
-    file = folder / f"{name}.py"
-    return page_text(page, file) if file.exists() else ""
+    return "\n".join([*head, *(row(file, page, others) for file in modules)])
 
 
 def stubs(docs, folder) -> dict[Path, str]:

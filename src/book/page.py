@@ -9,6 +9,7 @@ Piece   a role, a link or a picture in running text
 import re
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
+from itertools import chain, count
 from pathlib import Path
 from posixpath import normpath
 
@@ -25,6 +26,7 @@ SYNTAX = MdParserConfig(
     disable_syntax=["inline"],  # blocks are enough, and twice as fast
 )
 SHORT = re.compile(r":(?:[\w-]+:|#)")  # an option on a line of its own, or a comment
+OPTION = re.compile(r":?([\w-]+):|---")  # or an end of the options
 FENCES = "fence", "colon_fence"
 GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
@@ -52,9 +54,8 @@ class Block:
     Attributes:
         name: of the directive; None for code.
         argument: what follows the name, or the language of code.
-        options: the option's name -> its text, as it stands in the source.
-        places: the option's name -> its lines, the first and the one after the last.
-        header: the options as YAML, of code that runs.
+        options: the option's name -> its value, of texts alone.
+        header: the number of lines with options.
         content: what stands below the options.
         source: all of it.
         lines: of the whole block, the first and the one after the last, from 0.
@@ -62,9 +63,8 @@ class Block:
 
     name: str | None
     argument: str
-    options: dict[str, str]
-    places: dict[str, tuple[int, int]]
-    header: str
+    options: dict
+    header: int
     content: str
     source: str
     lines: tuple[int, int]
@@ -75,14 +75,10 @@ def block(token, text) -> Block:
     name, argument = split_info(token.info.strip())
     lines = token.content.rstrip("\n").split("\n")
     header, count = split_options(lines) if name else ("", 0)
-    first = token.map[0] + 1 + (lines[0] == "---")
-    options, places = (
-        read_yaml(header, first) if name == "code-cell" else (raw_options(header), {})
-    )
+    options = read_options(header, token.map[0] + 1)
     source = "\n".join(text.split("\n")[slice(*token.map)])
     content = "\n".join(lines[count:]).strip("\n")
-    rest = header, content, source, tuple(token.map)
-    return Block(name, argument, options, places, *rest)
+    return Block(name, argument, options, count, content, source, tuple(token.map))
 
 
 def split_info(info) -> tuple[str | None, str]:
@@ -91,25 +87,20 @@ def split_info(info) -> tuple[str | None, str]:
     return (name, argument.strip()) if brace and info[0] == "{" else (None, info)
 
 
-def read_yaml(header, first) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
-    """Return the options of a cell as text, and their lines; the first has a number."""
-    options, places = {}, {}
+def read_options(header, line) -> dict:
+    """Return the options of the directive in this line, without types."""
     try:
-        for key, value, start, end in yaml_items(header):
-            options[key], places[key] = value, (first + start, first + end)
+        options = yaml.load(header, yaml.BaseLoader) or {}
+        for name in GUARDS:
+            if not isinstance(options.get(name, ""), str):
+                raise yaml.YAMLError(f"{name} is no text")
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ValueError(
-            f"line {first}: the options of a cell need quotes, or a block "
+            f"line {line}: the options of a cell need quotes, or a block "
             f"(`|`, `|2`): {reason}"
         ) from error
-    return options, places
-
-
-def raw_options(header) -> dict[str, str]:
-    """Return the options of another directive: the raw text behind each colon."""
-    pairs = (line.partition(": ") for line in f"{header}\n".splitlines())
-    return {key.rstrip(":"): value.strip() for key, _, value in pairs}
+    return options
 
 
 def split_options(lines) -> tuple[str, int]:
@@ -121,22 +112,6 @@ def split_options(lines) -> tuple[str, int]:
     return "\n".join(line[1:] for line in lines[:count]), count
 
 
-def yaml_items(header):
-    """Yield from YAML each key and its value as text, and the lines that they take."""
-    node = yaml.compose(header, yaml.BaseLoader) if header else None
-    for key, value in node.value if node else ():
-        last = value.end_mark
-        end = last.line + (last.column > 0)
-        yield key.value, yaml_text(value, header), key.start_mark.line, end
-
-
-def yaml_text(node, header) -> str:
-    """Return a value as text: `0.10` and `{}` stay what they are."""
-    if isinstance(node, yaml.ScalarNode):
-        return node.value
-    return header[node.start_mark.index : node.end_mark.index].strip()
-
-
 def parts(text) -> list[str | Block]:
     """Return the parts of a text: a string for what is not fenced, and blocks."""
     lines, found, last = text.split("\n"), [], 0
@@ -145,6 +120,14 @@ def parts(text) -> list[str | Block]:
         found += ["\n".join(lines[last:start]), each]
         last = end
     return [*found, "\n".join(lines[last:])]
+
+
+def rewrite_blocks(text, change, change_rest=str) -> str:
+    """Return a text with `change(block)` in the place of each block."""
+    return "\n".join(
+        change(part) if isinstance(part, Block) else change_rest(part)
+        for part in parts(text)
+    )
 
 
 @lru_cache(maxsize=256)  # a build asks several times for each page
@@ -254,8 +237,8 @@ class Cell:
         line: where its fence is in the file, or its first line, from 1.
         tags: words for machines.
         options: those of GUARDS that it states.
-        others: its other options, as YAML reads them.
-        places: the lines of its options, from 0.
+        others: its other options.
+        header: the number of lines with options, below its fence.
     """
 
     code: bool
@@ -264,7 +247,7 @@ class Cell:
     tags: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     others: dict = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    header: int = 0
 
 
 @dataclass(frozen=True)
@@ -311,7 +294,8 @@ class Page:
     @cached_property
     def front(self) -> dict:
         """The settings at the top."""
-        return front_matter(self.text)
+        first = self.tokens[0]
+        return yaml.safe_load(first.content) if first.type == "front_matter" else {}
 
     @property
     def is_notebook(self) -> bool:
@@ -348,7 +332,14 @@ class Page:
     @cached_property
     def cells(self) -> list[Cell]:
         """Its cells, in order; text without a word is none."""
-        return cells(self.text)
+        lines, found = self.text.split("\n"), []
+        last = self.tokens[0].map[1] if self.front else 0
+        for each in self.blocks:
+            if each.name == "code-cell":
+                found += [markdown_cell(lines, last, each.lines[0]), code_cell(each)]
+                last = each.lines[1]
+        found.append(markdown_cell(lines, last, len(lines)))
+        return [cell for cell in found if cell.code or cell.source]
 
     @property
     def code(self) -> list[Cell]:
@@ -357,7 +348,8 @@ class Page:
 
     def modules(self, folder) -> list[Path]:
         """List the modules of `folder` that its cells name."""
-        names = {name for cell in self.code for name in modules_in(cell.source)}
+        found = (names for cell in self.code for names in MODULE.findall(cell.source))
+        names = {name for each in found for name in each.split(", ")}
         files = (folder / f"{name}.py" for name in sorted(names))
         return [file for file in files if file.exists()]
 
@@ -391,29 +383,6 @@ class Page:
         return f"{self.address.rstrip('/')}/{path}{hash_}{anchor}"
 
 
-@lru_cache(maxsize=256)
-def front_matter(text) -> dict:
-    """Return the settings at the top of a page's text."""
-    first = next(iter(parse(text)), None)
-    if first is None or first.type != "front_matter":
-        return {}
-    return yaml.safe_load(first.content) or {}
-
-
-@lru_cache(maxsize=256)
-def cells(text) -> list[Cell]:
-    """Return the cells of a page's text, in order; text without a word is none."""
-    lines, tokens, found = text.split("\n"), parse(text), []
-    front = tokens and tokens[0].type == "front_matter"
-    last = tokens[0].map[1] if front else 0
-    for each in blocks(text):
-        if each.name == "code-cell":
-            found += [markdown_cell(lines, last, each.lines[0]), code_cell(each)]
-            last = each.lines[1]
-    found.append(markdown_cell(lines, last, len(lines)))
-    return [cell for cell in found if cell.code or cell.source]
-
-
 def markdown_cell(lines, first, last) -> Cell:
     """Return the lines of a page between two others as a cell of Markdown."""
     while first < last and not lines[first].strip():
@@ -423,16 +392,18 @@ def markdown_cell(lines, first, last) -> Cell:
 
 def code_cell(each) -> Cell:
     """Return a block of code that runs as a cell."""
-    read = yaml.safe_load(each.header) or {} if each.header else {}
-    others = {name: value for name, value in read.items() if name not in GUARDS}
     own = {name: each.options[name] for name in GUARDS if name in each.options}
-    tags = tuple(others.get("tags") or ())
-    return Cell(True, each.content, each.lines[0] + 1, tags, own, others, each.places)
+    others = {k: value for k, value in each.options.items() if k not in GUARDS}
+    tags = tuple(others.get("tags", ()))
+    return Cell(True, each.content, each.lines[0] + 1, tags, own, others, each.header)
 
 
-def modules_in(code) -> list[str]:
-    """List the names that code imports from the package of modules, or runs."""
-    return [name for names in MODULE.findall(code) for name in names.split(", ")]
+def unique_name(stem, taken) -> str:
+    """Return a name, with a number if it is taken, and add it to those taken."""
+    names = chain([stem], (f"{stem}-{n}" for n in count(2)))
+    name = next(each for each in names if each not in taken)
+    taken.add(name)
+    return name
 
 
 def first_sentence(text) -> str:
@@ -469,8 +440,18 @@ def comment_options(page) -> str:
     """
     lines = page.text.split("\n")
     for cell in page.code:
-        for name in cell.options:
-            for n in range(*cell.places[name]):
-                mark = ":" if lines[n].startswith(":") else ""
-                lines[n] = f"{mark}#{lines[n].removeprefix(':')}"
+        for n in option_lines(lines, cell, GUARDS):
+            mark = ":" if lines[n].startswith(":") else ""
+            lines[n] = f"{mark}#{lines[n].removeprefix(':')}"
     return "\n".join(lines)
+
+
+def option_lines(lines, cell, names) -> list[int]:
+    """List the places of a cell's options of these names in the lines of its page."""
+    found, name = [], ""
+    for n in range(cell.line, cell.line + cell.header):
+        if start := OPTION.match(lines[n]):  # else it continues an option
+            name = start[1]
+        if name in names:
+            found.append(n)
+    return found

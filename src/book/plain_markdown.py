@@ -5,9 +5,7 @@ pages lead to the published address, if there is one. A directive or a role that
 plain form is refused, so that no page can put one into its notebook unseen.
 """
 
-import explorers
-
-from book import error_index, predictions, reading_map
+from book import predictions
 from book.page import block, parser, rewrite_text
 
 NOTHING = {"build-line", "button-ref", "toctree"}
@@ -72,11 +70,8 @@ FORMS = {  # what is not plain already
 }
 MADE = {  # what becomes MyST first
     "container": lambda part, page: part.content,
-    "error-index": lambda part, page: error_index.index_text(page),
-    "explorer": lambda part, page: explorers.directive_text(part),
     "glossary": lambda part, page: glossary_list(part.content),
     "predict": lambda part, page: predictions.to_markdown(part),
-    **dict.fromkeys(reading_map.TEXT, reading_map.directive_text),
 }
 
 

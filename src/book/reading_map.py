@@ -28,7 +28,6 @@ from book import contents
 
 HEAD = re.compile(r"^\*Before this page:.*?\*$", re.M | re.S)
 MINUTES = re.compile(r"\bAbout\s+(\d+)\s+minutes\b")
-TITLE = re.compile(r"^# (.+)$", re.M)
 LINK = re.compile(r"\]\(([^)\s:#]+)\.md[)#]")
 PART = re.compile(r"(?P<name>[^<:]+?)(?: < (?P<after>[^:]+))?: (?P<asks>.+)")
 
@@ -45,10 +44,6 @@ class Book:
         """Read the contents."""
         self.parts = dict(contents.parts(docs))
         self.pages = {page.name: page for own in self.parts.values() for page in own}
-
-    def title(self, name) -> str:
-        """Return the title of a page, in Markdown."""
-        return TITLE.search(self.pages[name].text)[1]
 
     @cached_property
     def minutes(self) -> dict[str, int]:
@@ -131,14 +126,12 @@ def is_alone(part, parts) -> bool:
     return not part["after"] and all(each["after"] != part["name"] for each in parts)
 
 
-def map_html(content, book, url) -> str:
+def map_html(content, book, page) -> str:
     """Return the map as HTML: boxes and arrows in a grid, which a phone stacks."""
     parts = place_parts(content, book)
     wide = max(part["column"] for part in parts)
-    columns = " 2.25rem ".join(
-        ["minmax(0, 1fr)"] * wide
-    )  # boxes, and between them gaps
-    boxes = [box(part, book, url) for part in sort_parts(parts)]
+    columns = " 2.25rem ".join(["minmax(0, 1fr)"] * wide)  # boxes and gaps
+    boxes = [box(part, book, page) for part in sort_parts(parts)]
     arrows = [arrow(part) for part in parts if part["after"]]
     return (
         f'<div class="part-map"><div style="--columns: {columns}">'
@@ -155,25 +148,30 @@ def sort_parts(parts, after=None) -> list[dict]:
     return found
 
 
-def box(part, book, url) -> str:
+def box(part, book, page) -> str:
     """Draw a part: its name, what it answers, and its pages, which open."""
     name, own = part["name"], [page.name for page in book.parts[part["name"]]]
     after = f'<span class="after">after {part["after"]}</span>' if part["after"] else ""
-    pages = "".join(f"<li>{page_link(page, book, url)}</li>" for page in own)
+    pages = "".join(f"<li>{page_link(each, book, page)}</li>" for each in own)
     column, row = part["column"], part["row"]
     place = f"--depth: {column - 1}; --column: {2 * column - 1}; --row: {row}"
     return (
         f'<div class="part{" alone" * part["alone"]}" style="{place}">'
-        f'<p class="name"><a class="reference internal" href="{url(own[0])}">{name}'
-        f"</a> {after}</p><p>{code_html(part['asks'])}</p>"
+        f'<p class="name">{link_html(own[0], name, page)} {after}</p>'
+        f"<p>{code_html(part['asks'])}</p>"
         f"<details><summary>{book.size(name)}</summary><ul>{pages}</ul></details></div>"
     )
 
 
-def page_link(page, book, url) -> str:
+def link_html(name, title, page) -> str:
+    """Return a link from a page to another one."""
+    url = relpath(f"{name}.html", f"{page.name}/..")
+    return f'<a class="reference internal" href="{url}">{title}</a>'
+
+
+def page_link(name, book, page) -> str:
     """Return a link to a page, with its title."""
-    title = code_html(book.title(page))
-    return f'<a class="reference internal" href="{url(page)}">{title}</a>'
+    return link_html(name, code_html(book.pages[name].title), page)
 
 
 def arrow(part) -> str:
@@ -223,14 +221,14 @@ def read_ways(content, book) -> list[dict]:
     return found
 
 
-def ways_html(content, book, url) -> str:
+def ways_html(content, book, page) -> str:
     """Return ways side by side as HTML."""
     blocks = []
     for way in read_ways(content, book):
         steps = "".join(
-            f"<li>{page_link(page, book, url)} <small>{book.minutes[page]} min</small>"
+            f"<li>{page_link(name, book, page)} <small>{book.minutes[name]} min</small>"
             f"{f'<br>{code_html(does)}' if does else ''}</li>"
-            for page, does in way["steps"]
+            for name, does in way["steps"]
         )
         end = f"<p>{code_html(way['end'])}</p>" if way["end"] else ""
         blocks.append(
@@ -246,7 +244,8 @@ def ways_text(content, book, page) -> str:
     for way in read_ways(content, book):
         lines += [f"**{way['title']}** ({way['time']})", ""]
         for step, does in way["steps"]:
-            link = f"[{book.title(step)}]({relpath(f'{step}.md', f'{page.name}/..')})"
+            path = relpath(f"{step}.md", f"{page.name}/..")
+            link = f"[{book.pages[step].title}]({path})"
             more = f": {does}" if does else ""
             lines.append(f"- {link}, {book.minutes[step]} min{more}")
         lines += ["", way["end"], ""] if way["end"] else [""]
@@ -258,6 +257,11 @@ def ways_text(content, book, page) -> str:
 
 HTML = {"part-map": map_html, "ways": ways_html}
 TEXT = {"part-map": map_text, "ways": ways_text}
+
+
+def directive_html(page, name, content) -> str:
+    """Return a directive of a page as HTML."""
+    return HTML[name](content, Book(page.docs), page)
 
 
 def directive_text(part, page) -> str:

@@ -14,7 +14,7 @@ from built_site import FILES, OVERFLOW, audit
 from book import error_index
 
 ASKED = Path(__file__).resolve().parents[1] / "search"
-ENTRIES = error_index.read_entries(error_index.table_file(ASKED.parents[1] / "docs"))
+ENTRIES = error_index.read_table(ASKED.parents[1] / "docs")[0]
 FIRST = """async questions => {
     await finder.load();
     return questions.map(text =>

@@ -1,0 +1,64 @@
+"""What directives know of the sources of pages, and what they leave on a page.
+
+`make_text` gives a text that is made of other files. The page on which it stands is
+read again when that text changes. `load_files` names scripts and styles that only some
+pages need.
+"""
+
+from pathlib import Path
+
+from book.page import Page
+
+
+def page_of(env, name="") -> Page:
+    """Return a page by its name in the site; without a name, the one that is read."""
+    file, address = Path(env.doc2path(name or env.docname)), env.config.published
+    return Page(file, Path(env.srcdir), address)
+
+
+def make_text(env, make, *arguments) -> str:
+    """Return `make(page, *arguments)` for the page that is read, and store it."""
+    text = make(page_of(env), *arguments)
+    made = env.metadata[env.docname].setdefault("made", [])
+    made.append((make, arguments, text))
+    return text
+
+
+def outdated_pages(app, env, added, changed, removed):
+    """Handle `env-get-outdated`: read the pages again that would have another text."""
+    return [
+        name
+        for name, metadata in env.metadata.items()
+        if name in env.found_docs
+        and any(is_outdated(page_of(env, name), *of) for of in metadata.get("made", ()))
+    ]
+
+
+def is_outdated(page, make, arguments, text) -> bool:
+    """Return whether a page would have another text now."""
+    try:
+        return make(page, *arguments) != text
+    except ValueError:  # its directive says what is wrong
+        return True
+
+
+def load_files(env, *names):
+    """Let the page that is read load scripts and styles."""
+    env.metadata[env.docname].setdefault("files", []).extend(names)
+
+
+def add_files(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: add the files that the page loads."""
+    for name in dict.fromkeys(app.env.metadata.get(pagename, {}).get("files", ())):
+        if name.endswith(".js"):
+            app.add_js_file(name, loading_method="defer")
+        else:
+            app.add_css_file(name)
+
+
+def setup(app):
+    """Register the setting of the site's address, and the handlers."""
+    app.add_config_value("published", "", "env", str)
+    app.connect("env-get-outdated", outdated_pages)
+    app.connect("html-page-context", add_files)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
