@@ -40,7 +40,6 @@ extensions = [
     "error_directives",
     "every_lexer",
     "exercise_index",
-    "exercise_links",
     "explorers",
     "link_preview",
     "listings",

@@ -253,7 +253,7 @@ def build_site(folder, *extensions, **settings):
     return Site(
         write_book(folder),
         {},
-        extensions=["myst_nb", "downloads", "exercise_links", *extensions],
+        extensions=["myst_nb", "downloads", "exercise_index", *extensions],
         nb_execution_mode="off",
         html_theme="sphinx_book_theme",
         templates_path=[str(ROOT / "docs/_templates")],

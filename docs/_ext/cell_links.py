@@ -77,6 +77,7 @@ def report_url(config, page, name) -> str:
 
 def setup(app):
     """Register the transform and the handler."""
+    app.setup_extension("sources")  # it owns the setting `repository`
     app.add_transform(Targets)
     app.connect("doctree-read", add_links, priority=950)  # no word of it is searched
     return {"parallel_read_safe": True, "parallel_write_safe": True}

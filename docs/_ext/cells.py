@@ -101,6 +101,12 @@ def cell_source(node) -> str:
     return next((block.astext() for block in node.findall(nodes.literal_block)), "")
 
 
+def output_nodes(node) -> list:
+    """Return the nodes of outputs of cells."""
+    kind = "cell_code_output"
+    return [n for n in node.findall(nodes.container) if n.get("nb_element") == kind]
+
+
 def show_cell(node, cell, outputs):
     """Put the error into a box, and fold the code behind the words of an option."""
     if "raises" in cell.options and (error := guards.find_error(outputs)):

@@ -127,10 +127,9 @@ def llms_line(page, start) -> str:
 
 
 def setup(app):
-    """Register the settings and the handlers."""
+    """Register the handlers."""
     app.setup_extension("execution")  # it owns the setting `execution_modules`
     app.setup_extension("sources")
-    app.add_config_value("repository", "", "env", str)
     app.connect("html-page-context", add_menus)
     app.connect("html-page-context", write_beside)
     app.connect("build-finished", write_files)

@@ -1,9 +1,15 @@
-"""The directive `exercise-index`: a line for each exercise of the book.
+"""The directive `exercise-index`, and targets and links in the box of each exercise.
 
-For links, each exercise gets a target named after the tag of its stub.
+A target is named after the tag of the exercise's stub. The box of a page that is a
+notebook ends with a link that saves it. Where the site has an address and a repository
+(see `downloads`), a second one opens the notebook on Colab, at the cell to change.
 """
 
+from html import escape
+from posixpath import basename
+
 from docutils import nodes
+from downloads import launches
 from sources import make_text, page_of
 from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
@@ -12,7 +18,7 @@ from book.exercises import index_text
 
 
 class ExerciseIndex(SphinxDirective):
-    """The index, made again when its text changes."""
+    """A line for each exercise of the book, made again when its text changes."""
 
     def run(self):
         """Return the sections of the index."""
@@ -20,28 +26,40 @@ class ExerciseIndex(SphinxDirective):
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
-def find_boxes(document, page):
-    """Yield each box of an exercise of a page, and the exercise."""
-    boxes = document.findall(nodes.admonition)
-    boxes = (box for box in boxes if "exercise" in box["classes"])
-    yield from zip(boxes, page.exercises, strict=False)
-
-
-class Targets(SphinxTransform):
-    """Name each exercise after the tag of its stub, for links to lead to it."""
+class Boxes(SphinxTransform):
+    """Put into each box the target and the links."""
 
     default_priority = 400  # before Sphinx collects what links may lead to
 
     def apply(self):
-        """Name the boxes of this page."""
-        for box, exercise in find_boxes(self.document, page_of(self.env)):
+        """Change the boxes of this page: they stand in the order of its exercises."""
+        page = page_of(self.env)
+        boxes = self.document.findall(nodes.admonition)
+        boxes = [box for box in boxes if "exercise" in box["classes"]]
+        for box, exercise in zip(boxes, page.exercises, strict=False):
             box["names"].append(f"exercise-{exercise.name}")
             self.document.note_explicit_target(box)
+            html = links_html(self.config, page, exercise)
+            box.append(nodes.raw("", html, format="html"))
+
+
+def links_html(config, page, exercise) -> str:
+    """Return the links of an exercise in HTML."""
+    file = f"{basename(page.name)}.ipynb"
+    found = [f'<a href="{file}" download>Download it as a notebook</a>']
+    if config.published and config.repository:
+        tags = {"exercise", exercise.name}
+        cell = next(n for n, cell in enumerate(page.cells, 1) if tags <= {*cell.tags})
+        colab = launches(page.name, config.repository)["Colab"]
+        url = escape(f"{colab}#scrollTo=cell-{cell}")
+        found.append(f'<a href="{url}" target="_blank">run it on Colab</a>')
+    words = ", or ".join(found)
+    return f'<p class="to-notebook d-print-none">{words}.</p>'
 
 
 def setup(app):
     """Register the directive and the transform."""
     app.setup_extension("filters")
     app.add_directive("exercise-index", ExerciseIndex)
-    app.add_transform(Targets)
+    app.add_transform(Boxes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

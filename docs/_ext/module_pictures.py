@@ -8,7 +8,7 @@ module's page is written again when the other is read again.
 
 import re
 
-from cells import cell_source, is_code
+from cells import cell_source, is_code, output_nodes
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -51,12 +51,7 @@ def outputs(cell) -> list:
     Raises:
         ValueError: when it gave nothing to see.
     """
-    given = [
-        node
-        for node in cell.findall(nodes.container)
-        if node.get("nb_element") == "cell_code_output"
-    ]
-    found = [each for node in given for each in node]
+    found = [each for node in output_nodes(cell) for each in node]
     rich = [each for each in found if each.get("nb_element") == "mime_bundle"]
     if not (rich or found):
         raise ValueError("that cell gives nothing to see")

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
+from cells import output_nodes
 from docutils import nodes
 from sphinx.util import logging
 
@@ -100,11 +101,7 @@ def round_number(number) -> str:
 
 def put_inline(app, doctree):
     """Handle `doctree-read`: replace the plots of cells, before Sphinx copies them."""
-    outputs = [
-        node
-        for node in doctree.findall(nodes.container)
-        if node.get("nb_element") == "cell_code_output"
-    ]
+    outputs = output_nodes(doctree)
     images = [image for output in outputs for image in output.findall(nodes.image)]
     for number, image in enumerate(images, 1):
         file = Path(app.srcdir, image["uri"].lstrip("/"))

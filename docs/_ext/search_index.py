@@ -21,6 +21,7 @@ import re
 from html import unescape
 from pathlib import Path
 
+from cells import output_nodes
 from docutils import nodes
 from error_directives import ErrorEntry
 from sphinx import addnodes
@@ -151,8 +152,7 @@ def visible_children(node) -> list:
         return []
     if not {"check", "fold"} & {*node["classes"]}:
         return node.children
-    outputs = [n for n in node if n.get("nb_element") == "cell_code_output"]
-    return [nodes.Text(node["prompt_show"]), *outputs]
+    return [nodes.Text(node["prompt_show"]), *output_nodes(node)]
 
 
 def add_page(app, doctree):

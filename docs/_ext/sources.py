@@ -57,8 +57,9 @@ def add_files(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Register the setting of the site's address, and the handlers."""
-    app.add_config_value("published", "", "env", str)
+    """Register the addresses of the site and its repository, and the handlers."""
+    for name in "published", "repository":
+        app.add_config_value(name, "", "env", str)
     app.connect("env-get-outdated", outdated_pages)
     app.connect("html-page-context", add_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

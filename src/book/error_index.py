@@ -19,7 +19,7 @@ import shlex
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, pairwise
+from itertools import chain, combinations, pairwise
 from pathlib import Path
 from posixpath import relpath
 
@@ -187,27 +187,17 @@ def entries_of(kind, phrase, table) -> list[Entry]:
 
 @cache
 def texts_of(file) -> str:
-    """Return the words of a module: first those of its `raise`, then all others."""
-    tree = ast.parse(file.read_text())
-    raises = [n for n in ast.walk(tree) if isinstance(n, ast.Raise)]
-    return " ".join([*map(string_constants, raises), string_constants(tree)])
-
-
-def string_constants(tree) -> str:
-    """Return the texts in a piece of code, on one line."""
-    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    """Return the texts in the code of a module, on one line."""
+    nodes = ast.walk(ast.parse(file.read_text()))
+    found = (node.value for node in nodes if isinstance(node, ast.Constant))
     return " ".join(" ".join(each for each in found if isinstance(each, str)).split())
 
 
-def longest_run(phrase, text) -> str:
-    """Return the longest words of a phrase that stand together in a text."""
+def longest_run(phrase, text) -> int:
+    """Return the length of the longest words of a phrase that a text has together."""
     words = phrase.split()
-    runs = [
-        " ".join(words[first:last])
-        for first in range(len(words))
-        for last in range(len(words), first, -1)
-    ]
-    return max((run for run in runs if run in text), key=len, default="")
+    runs = (" ".join(words[i:j]) for i, j in combinations(range(len(words) + 1), 2))
+    return max((len(run) for run in runs if run in text), default=0)
 
 
 def module_of(each) -> str:
@@ -221,7 +211,7 @@ def module_of(each) -> str:
     folder = each.page.docs.parent / "src/examples"
     own = each.page.modules(folder)
     files = [*own, *sorted(set(folder.glob("*.py")) - {*own})]
-    runs = {file.stem: len(longest_run(each.phrase, texts_of(file))) for file in files}
+    runs = {file.stem: longest_run(each.phrase, texts_of(file)) for file in files}
     best = max(runs, key=runs.get, default="")
     return best if best and runs[best] >= ENOUGH else ""
 

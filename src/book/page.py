@@ -412,17 +412,13 @@ def first_sentence(text) -> str:
     That is its first sentence, or a few if the first says little.
     """
     start = text.strip().partition("\n\n")[0]
-    words = " ".join(rewrite_text(start, link_text).split())
+    text = rewrite_text(start, lambda p: p.text if p.kind == "link" else p.source)
+    words = " ".join(text.split())
     found = ""
     for sentence in SENTENCE.findall(words):
         if len(found) < ENOUGH:
             found += sentence
     return found.strip().rstrip(".,:;?") + "."
-
-
-def link_text(piece) -> str:
-    """Return the text of a link; roles and pictures stay."""
-    return piece.text if piece.kind == "link" else piece.source
 
 
 def pages(docs) -> list[Page]:
