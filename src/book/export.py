@@ -344,12 +344,12 @@ def attach_pictures(cell, page):
     pictures = {}
 
     def attach(piece):
-        if piece.kind != "image" or ":" in piece.target:
-            return piece.source
-        file = Path(page.file.parent, piece.target)
+        if not piece["image"] or ":" in piece["target"]:
+            return piece[0]
+        file = Path(page.file.parent, piece["target"])
         data = base64.b64encode(file.read_bytes()).decode()
         pictures[file.name] = {IMAGES[file.suffix]: data}
-        return f"![{piece.text}](attachment:{file.name})"
+        return f"![{piece['text']}](attachment:{file.name})"
 
     cell.source = rewrite_markdown(cell.source, attach)
     if pictures:

@@ -3,7 +3,6 @@
 Page    a file: its front matter, its cells, its exercises, what it needs
 Cell    a piece of text, or code with its tags and options
 Block   a fenced part of a text: code, or a directive
-Piece   a role, a link or a picture in running text
 """
 
 import re
@@ -14,10 +13,7 @@ from pathlib import Path
 from posixpath import normpath
 
 import yaml
-from markdown_it.helpers import parseLinkLabel
 from markdown_it.renderer import RendererHTML
-from markdown_it.rules_inline import image, link
-from mdit_py_plugins.myst_role.index import myst_role
 from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
@@ -30,6 +26,14 @@ OPTION = re.compile(r":?([\w-]+):|---")  # or an end of the options
 FENCES = "fence", "colon_fence"
 GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
+PIECE = re.compile(  # a role, a link or a picture; or what is plain, to pass it
+    r"""(?P<plain>\\. | (?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)
+        | (?P<dollars>\$\$?)[^$]+(?P=dollars))
+    | \{(?P<role>[\w:-]+)\}`(?P<given>[^`]+)`
+    | (?P<image>!?)\[(?P<text>(?:`[^`]*`|\[[^][]*\]|[^][`])*)\]\((?P<target>[^()\s]*)\)
+    """,
+    re.S | re.X,
+)
 SENTENCE = re.compile(r".+?(?:[.?](?=\s)|$)")
 ENOUGH = 40  # characters of a statement
 PAGES_OF_MODULES = "reference/modules"  # a list and a folder, of `module_reference`
@@ -37,11 +41,8 @@ PAGES_OF_MODULES = "reference/modules"  # a list and a folder, of `module_refere
 
 @cache
 def parser():
-    """Return MyST's parser, for blocks; `pieces` uses it for running text."""
-    found = create_md_parser(SYNTAX, RendererHTML)
-    for name, rule in {"myst_role": myst_role, "link": link, "image": image}.items():
-        found.inline.ruler.at(name, record_pieces(name.removeprefix("myst_"), rule))
-    return found
+    """Return MyST's parser, for blocks."""
+    return create_md_parser(SYNTAX, RendererHTML)
 
 
 # ------------------------------------------------------------------------- blocks
@@ -146,63 +147,6 @@ def blocks(text) -> list[Block]:
 # ------------------------------------------------------------------- running text
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A role, a link or a picture in running text.
-
-    Attributes:
-        kind: role, link or image.
-        name: of the role.
-        text: what the role is given, or what stands in the brackets.
-        target: of the link or the picture.
-        source: all of it.
-        start: where it begins in the text.
-    """
-
-    kind: str
-    name: str
-    text: str
-    target: str
-    source: str
-    start: int
-
-
-def record_pieces(kind, rule):
-    """Return a rule of the parser that records each piece and its place."""
-
-    def recording_rule(state, silent):
-        start = state.pos
-        found = rule(state, silent)
-        if found and not silent:
-            state.env["pieces"].append(piece(kind, state, start))
-        return found
-
-    return recording_rule
-
-
-def piece(kind, state, start) -> Piece:
-    """Return what a rule of the parser has just found."""
-    source = state.src[start : state.pos]
-    if kind == "role":
-        token = state.tokens[-1]
-        return Piece(kind, token.meta["name"], token.content, "", source, start)
-    bracket = start + (kind == "image")
-    text = state.src[bracket + 1 : parseLinkLabel(state, bracket)]
-    key = "src" if kind == "image" else "href"
-    target = next(t.attrs[key] for t in reversed(state.tokens) if key in t.attrs)
-    return Piece(kind, "", text, target, source, start)
-
-
-def pieces(text) -> list[Piece]:
-    """Return the roles, links and pictures of running text, none inside another."""
-    found, outer = [], []
-    parser().inline.parse(text, parser(), {"pieces": found}, [])
-    for each in sorted(found, key=lambda each: each.start):
-        if not outer or each.start >= outer[-1].start + len(outer[-1].source):
-            outer.append(each)
-    return outer
-
-
 def rewrite_markdown(text, change) -> str:
     """Return Markdown with its running text rewritten: not code, nor a directive."""
     lines, last, found = text.split("\n"), 0, []
@@ -216,12 +160,8 @@ def rewrite_markdown(text, change) -> str:
 
 
 def rewrite_text(text, change) -> str:
-    """Return running text with `change(piece)` in the place of each piece."""
-    found, last = [], 0
-    for each in pieces(text):
-        found += [text[last : each.start], change(each)]
-        last = each.start + len(each.source)
-    return "".join([*found, text[last:]])
+    """Return running text with `change(match)` in the place of each match of PIECE."""
+    return PIECE.sub(lambda m: m[0] if m["plain"] else change(m), text)
 
 
 # -------------------------------------------------------------------------- pages
@@ -412,7 +352,7 @@ def first_sentence(text) -> str:
     That is its first sentence, or a few if the first says little.
     """
     start = text.strip().partition("\n\n")[0]
-    text = rewrite_text(start, lambda p: p.text if p.kind == "link" else p.source)
+    text = rewrite_text(start, lambda m: m["text"] or m[0])
     words = " ".join(text.split())
     found = ""
     for sentence in SENTENCE.findall(words):

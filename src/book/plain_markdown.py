@@ -102,15 +102,15 @@ def inline(text, page) -> str:
 
 def format_piece(piece, page) -> str:
     """Return a badge, a download or a link in plain Markdown; a picture stays."""
-    if piece.kind == "link":
-        return link(piece.text, piece.target, page)
-    if piece.kind != "role":
-        return piece.source
-    if piece.name == "download":
-        return piece.text.partition(" <")[0]
-    if not piece.name.startswith("bdg"):
-        raise ValueError(f"{page.name}: {piece.source} has no form in a notebook")
-    return f"**{piece.text}**"
+    if piece["image"]:
+        return piece[0]
+    if not piece["role"]:
+        return link(piece["text"], piece["target"], page)
+    if piece["role"] == "download":
+        return piece["given"].partition(" <")[0]
+    if not piece["role"].startswith("bdg"):
+        raise ValueError(f"{page.name}: {piece[0]} has no form in a notebook")
+    return f"**{piece['given']}**"
 
 
 def link(text, target, page) -> str:
