@@ -157,7 +157,7 @@ def squash(text) -> str:
 
 
 def find_places(env) -> dict[str, list[tuple[str, str, str]]]:
-    """Return the best places of each name: page, anchor, title, the best first."""
+    """Return the best places of each name: page, anchor, text, the best first."""
     order = [page.name for page in contents.pages(env.srcdir)]
     order = {name: n for n, name in enumerate(order)}
     found = {}
@@ -167,12 +167,10 @@ def find_places(env) -> dict[str, list[tuple[str, str, str]]]:
                 key = (*rank(name, title, env.titles[page].astext()), -count)
                 key += order.get(page, len(order)), anchor
                 found.setdefault(name, []).append((key, (page, anchor, title)))
-    return {name: best_places(found[name]) for name in sorted(found, key=by_letters)}
-
-
-def by_letters(name) -> tuple[str, str]:
-    """Sort names without regard to capitals."""
-    return name.lower(), name
+    return {
+        name: [link_parts(env, *place) for place in best_places(found[name])]
+        for name in sorted(found, key=lambda name: (name.lower(), name))
+    }
 
 
 def rank(name, title, page) -> tuple[bool, bool]:
@@ -195,24 +193,23 @@ def best_places(found) -> list[tuple[str, str, str]]:
     return places[:LINKS]
 
 
-def link_text(env, page, anchor, title) -> str:
-    """Return the text of a link to a section."""
+def link_parts(env, page, anchor, title) -> tuple[str, str, str]:
+    """Return the page of a link to a section, its anchor, and its text."""
     head = env.titles[page].astext()
-    return f"{head}: {title}" if anchor else head
+    return (page, f"#{anchor}", f"{head}: {title}") if anchor else (page, "", head)
 
 
-def to_html(env, builder, docname) -> str:
-    """Return the table."""
+def to_html(table, name) -> str:
+    """Return the table for the page of this name."""
     rows = []
-    for name, found in env.api_index.items():
-        links = []
-        for page, anchor, title in found:
-            url = builder.get_relative_uri(docname, page)
-            url += f"#{anchor}" if anchor else ""
-            text = escape(link_text(env, page, anchor, title))
-            links.append(f'<a class="reference internal" href="{url}">{text}</a>')
-        shown = name.replace(".", ".<wbr>")  # a long one breaks behind a dot
-        cell = f'<p id="api-{name}"><code>{shown}</code></p>'
+    for api, found in table.items():
+        links = (
+            f'<a class="reference internal" href="'
+            f'{relpath(page, f"{name}/..")}.html{anchor}">{escape(text)}</a>'
+            for page, anchor, text in found
+        )
+        shown = api.replace(".", ".<wbr>")  # a long one breaks behind a dot
+        cell = f'<p id="api-{api}"><code>{shown}</code></p>'
         rows.append(f"<tr><td>{cell}</td><td><p>{' · '.join(links)}</p></td></tr>")
     head = "<thead><tr><th>name</th><th>shown in</th></tr></thead>"
     body = "\n".join(rows)
@@ -222,13 +219,12 @@ def to_html(env, builder, docname) -> str:
 def to_markdown(block, page, env) -> str:
     """Return the table for the page's Markdown."""
     rows = ["| name | shown in |", "|---|---|"]
-    for name, found in env.api_index.items():
-        links = []
-        for place in found:
-            path = relpath(f"{place[0]}.md", f"{page.name}/..")
-            url = f"{path}#{place[1]}" if place[1] else path
-            links.append(f"[{link_text(env, *place)}]({url})")
-        rows.append(f"| `{name}` | {' · '.join(links)} |")
+    for api, found in env.api_index.items():
+        links = (
+            f"[{text}]({relpath(name, f'{page.name}/..')}.md{anchor})"
+            for name, anchor, text in found
+        )
+        rows.append(f"| `{api}` | {' · '.join(links)} |")
     return "\n".join(rows)
 
 
@@ -245,7 +241,7 @@ def update_table(app, env):
 def fill_places(app, doctree, name):
     """Handle `doctree-resolved`: put the table in its place."""
     for place in list(doctree.findall(Table)):
-        html = to_html(app.env, app.builder, name)
+        html = to_html(app.env.api_index, name)
         place.replace_self(nodes.raw("", html, format="html"))
 
 
