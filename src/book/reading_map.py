@@ -94,11 +94,8 @@ def place_parts(content, book) -> list[dict]:
     Raises ValueError for a part that is not in the contents, or lacks its line, and for
     an arrow that no page supports.
     """
-    found = [PART.fullmatch(line) for line in content.splitlines()]
-    if None in found:
-        line = content.splitlines()[found.index(None)]
-        raise ValueError(f"no part in {line!r}: write `PART < PART BEFORE: QUESTION`")
-    parts = [match.groupdict() for match in found]
+    found = map(PART.fullmatch, content.splitlines())
+    parts = [match.groupdict() for match in found if match]
     if [part["name"] for part in parts] != list(book.parts):
         raise ValueError(
             f"the map needs these parts, in order: {', '.join(book.parts)}"
