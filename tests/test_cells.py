@@ -20,7 +20,7 @@ from jupyter_cache.cache.main import JupyterCacheBase
 from book import facts, notes
 from book.page import Page
 
-EXTENSIONS = Path(__file__).parents[1] / "docs/_ext"
+ROOT = Path(__file__).parents[1]
 CONF = """
 from pathlib import Path
 from book import notes
@@ -100,7 +100,8 @@ def write(book, cells, name="index", data=""):
 def build(book, *options):
     """Build the book; return the exit status, and all that the build printed."""
     command = [sys.executable, "-m", "sphinx", "-W", *options, "docs", "html"]
-    env = os.environ | {"PYTHONPATH": str(EXTENSIONS), "SHARDBOOK_CACHE": ""}
+    paths = f"{ROOT}/docs/_ext{os.pathsep}{ROOT}/src"
+    env = os.environ | {"PYTHONPATH": paths, "SHARDBOOK_CACHE": ""}
     done = subprocess.run(
         command, cwd=book, env=env, text=True, capture_output=True, check=False
     )

@@ -46,11 +46,11 @@ GAP = 400  # characters that `...` may stand for
 LINKS = 4  # cells that an entry leads to
 ENOUGH = 7  # characters that a module says of what a cell expects
 ENTRY = """\
-`````{{error-entry}} {words}
+:::::{{error-entry}} {words}
 {option}
 
 {text}
-`````"""
+:::::"""
 VARIES = re.compile(r"\d[\d.,]*|'[^']*'")  # numbers and names in a message
 
 

@@ -173,7 +173,8 @@ def markdown(text, page, made=MADE) -> str:
         if block.name == "literalinclude":
             return include_file(block, page)
         if block.name in made:
-            return markdown(made[block.name](block, page), page, made)
+            text = made[block.name](block, page)
+            return markdown(f"{text}\n", page, made).removesuffix("\n")
         if block.name in (None, "code-cell") or not block.content:
             return block.source
         filled = markdown(block.content, page, made)

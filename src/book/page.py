@@ -113,22 +113,15 @@ def split_options(lines) -> tuple[str, int]:
     return "\n".join(line[1:] for line in lines[:count]), count
 
 
-def parts(text) -> list[str | Block]:
-    """Return the parts of a text: a string for what is not fenced, and blocks."""
-    lines, found, last = text.split("\n"), [], 0
+def rewrite_blocks(text, change, change_line=str) -> str:
+    """Return a text with `change(block)` in the place of each block."""
+    lines, last, found = text.split("\n"), 0, []
     for each in blocks(text):
         start, end = each.lines
-        found += ["\n".join(lines[last:start]), each]
+        between = lines[last:start] or [""]  # no block touches another
+        found += [*map(change_line, between), change(each)]
         last = end
-    return [*found, "\n".join(lines[last:])]
-
-
-def rewrite_blocks(text, change, change_rest=str) -> str:
-    """Return a text with `change(block)` in the place of each block."""
-    return "\n".join(
-        change(part) if isinstance(part, Block) else change_rest(part)
-        for part in parts(text)
-    )
+    return "\n".join([*found, *map(change_line, lines[last:] or [""])])
 
 
 @lru_cache(maxsize=256)  # a build asks several times for each page
