@@ -41,7 +41,6 @@ extensions = [
     "every_lexer",
     "exercise_index",
     "explorers",
-    "link_preview",
     "listings",
     "map_directives",
     "module_directives",

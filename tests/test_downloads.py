@@ -276,7 +276,7 @@ def published(tmp_path_factory):
     """The site of a book with an address."""
     return build_site(
         tmp_path_factory.mktemp("published"),
-        *("link_preview", "sphinxext.opengraph"),
+        "sphinxext.opengraph",
         ogp_site_url=f"{ADDRESS}/",
         ogp_enable_meta_description=False,
         published=ADDRESS,

@@ -8,7 +8,8 @@
 
 Where `published` (the site's address) and `repository` (its address on GitHub) are set,
 a page also has links to its notebook on Colab and on Binder. Both read the branch that
-holds the site.
+holds the site. Previews of links to a page, which sphinxext-opengraph makes where there
+is an address, have the page's own description.
 """
 
 from functools import partial
@@ -50,11 +51,15 @@ def launches(name, repository) -> dict[str, str]:
 
 def add_menus(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`: pass the files of the page to `menus.html`."""
-    if doctree is not None:
-        has_notebook = page_of(app.env, pagename).is_notebook
-        context |= {"file_stem": basename(pagename), "is_notebook": has_notebook}
-        if has_notebook and app.config.published and app.config.repository:
-            context["launches"] = launches(pagename, app.config.repository)
+    if doctree is None:
+        return
+    page = page_of(app.env, pagename)
+    context |= {"file_stem": basename(pagename), "is_notebook": page.is_notebook}
+    if page.description:  # for sphinxext-opengraph
+        meta = {"og:description": page.description}
+        context["meta"] = (context.get("meta") or {}) | meta
+    if page.is_notebook and app.config.published and app.config.repository:
+        context["launches"] = launches(pagename, app.config.repository)
 
 
 def write_beside(app, pagename, templatename, context, doctree):
@@ -130,7 +135,7 @@ def setup(app):
     """Register the handlers."""
     app.setup_extension("execution")  # it owns the setting `execution_modules`
     app.setup_extension("sources")
-    app.connect("html-page-context", add_menus)
+    app.connect("html-page-context", add_menus, priority=400)  # before opengraph
     app.connect("html-page-context", write_beside)
     app.connect("build-finished", write_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
