@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import pytest
@@ -20,9 +21,10 @@ from throwaway import free_ports
 from examples import preflight
 from examples.preflight import checked_arguments, complete, judge
 
+ROOT = Path(__file__).parents[2]
 SLURM = {
     "SLURM_JOB_ID": "4097",
-    "SLURM_STEP_NODELIST": "node[003-007,9],gpu1",
+    "SLURM_STEP_NODELIST": "node[1-2]",
     "SLURM_NTASKS": "8",
     "SLURM_PROCID": "5",
     "SLURM_LOCALID": "1",
@@ -91,12 +93,10 @@ def test_jax_starts_with_what_comes_back(tmp_path):
         "jax.distributed.initialize(**preflight.checked_arguments())\n"
         "print(jax.process_count(), jax.device_count())\n"
     )
-    root = os.path.dirname(os.path.dirname(preflight.__file__))
-    local = os.path.join(os.path.dirname(root), "launch", "local.py")
-    line = [sys.executable, local, "-n", "2", "--devices", "2", "--timeout", "300"]
+    options = "-n", "2", "--devices", "2", "--timeout", "300"
     done = subprocess.run(
-        [*line, script],
-        env=os.environ | {"PYTHONPATH": root},
+        [sys.executable, ROOT / "launch/local.py", *options, script],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         check=False,
@@ -164,24 +164,6 @@ def test_a_port_in_use_is_named_on_both_sides():
     assert "does not answer as process 0 does" in verdicts[1]
 
 
-@pytest.mark.processes
-def test_strangers_at_the_door_are_passed_over(port):
-    def knock():
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", port)) as stranger:
-                    stranger.sendall(b"PRI * HTTP/2.0\r\n\r\n")
-                    return
-            except ConnectionRefusedError:
-                pass
-
-    visit = threading.Thread(target=knock)
-    visit.start()
-    results = meet(port, (2, 0), (2, 1))
-    visit.join()
-    assert all(isinstance(result, dict) for result in results), results
-
-
 def foreign(**other):
     """Return the line of somebody who knows our format, or nearly."""
     return json.dumps(a_report(1, **other)).encode() + b"\n"
@@ -221,7 +203,11 @@ def waits(monkeypatch):
     return waits
 
 
-@pytest.mark.parametrize("words", [STRANGE["one field"], STRANGE["huge"], b"", b"half"])
+HTTP = b"PRI * HTTP/2.0\r\n\r\n"
+KNOCKS = STRANGE["one field"], STRANGE["huge"], b"", b"half", HTTP
+
+
+@pytest.mark.parametrize("words", KNOCKS)
 @pytest.mark.processes
 def test_strangers_hold_nobody_up(port, words, waits):
     """Eight of them, who stay until the others have met; no read waits for one."""
@@ -319,9 +305,9 @@ def test_a_process_that_differs_is_named(other, words):
     assert words in verdict
 
 
-@pytest.mark.parametrize("loopback", [False, True])
-def test_equal_processes_on_one_machine_are_judged_well(loopback):
-    assert judge([a_report(number, loopback=loopback) for number in (0, 1)]) == []
+def test_equal_processes_on_one_machine_are_judged_well():
+    for loopback in False, True:
+        assert judge([a_report(number, loopback=loopback) for number in (0, 1)]) == []
 
 
 PROXIES = {
@@ -356,25 +342,25 @@ def test_an_import_that_used_jax_is_found(run):
         jax.numpy.ones(2)
         print(backend_started(), jax.config.jax_num_cpu_devices == before)
     """
-    root = os.path.dirname(os.path.dirname(preflight.__file__))
-    assert run("-c", code, cwd=root) == "False True\nTrue True\n"
-
-
-def test_slurm_is_read_as_jax_reads_it():
-    assert complete(NOTHING, SLURM) == {
-        "coordinator_address": "node003:61441",
-        "num_processes": 8,
-        "process_id": 5,
-    }
+    assert run("-c", code, cwd=ROOT / "src") == "False True\nTrue True\n"
 
 
 @pytest.mark.parametrize(
     ("nodes", "first"),
-    [("n1", "n1"), ("n1,n2", "n1"), ("n[1,4]", "n1"), ("127.0.0.[1-2]", "127.0.0.1")],
+    [
+        ("n1", "n1"),
+        ("n1,n2", "n1"),
+        ("n[1,4]", "n1"),
+        ("127.0.0.[1-2]", "127.0.0.1"),
+        ("node[003-007,9],gpu1", "node003"),
+    ],
 )
-def test_the_first_node_is_the_coordinator(nodes, first):
-    env = SLURM | {"SLURM_STEP_NODELIST": nodes, "JAX_COORDINATOR_PORT": "99"}
-    assert complete(NOTHING, env)["coordinator_address"] == f"{first}:99"
+def test_slurm_is_read_as_jax_reads_it(nodes, first):
+    assert complete(NOTHING, SLURM | {"SLURM_STEP_NODELIST": nodes}) == {
+        "coordinator_address": f"{first}:61441",
+        "num_processes": 8,
+        "process_id": 5,
+    }
 
 
 def test_open_mpi_is_read_as_jax_reads_it_and_first():
@@ -385,8 +371,10 @@ def test_open_mpi_is_read_as_jax_reads_it_and_first():
     }
 
 
-def test_arguments_win_over_variables():
-    env = SLURM | {"JAX_COORDINATOR_ADDRESS": "c:1"}
+def test_arguments_win_over_variables_and_an_address_over_a_port():
+    env = SLURM | {"JAX_COORDINATOR_PORT": "99"}
+    assert complete(NOTHING, env)["coordinator_address"] == "node1:99"
+    env |= {"JAX_COORDINATOR_ADDRESS": "c:1"}
     assert complete(NOTHING, env)["coordinator_address"] == "c:1"
     given = {"coordinator_address": "d:2", "num_processes": 6, "process_id": 0}
     assert complete(given, env) == given
