@@ -1,6 +1,7 @@
 """Whatever happens to one process, every process says so in seconds, and is gone."""
 
 import contextlib
+import itertools
 import json
 import os
 import queue
@@ -168,29 +169,6 @@ MORE = {  # what the group needs besides
 }
 
 
-@pytest.fixture(scope="module")
-def known():
-    """Hold how the processes of each case ended."""
-    return {}
-
-
-@pytest.fixture
-def results(known, tmp_path, request):
-    """Return a function that runs a case once, and again after a test that failed."""
-    used, failed = set(), request.session.testsfailed
-
-    def result(case):
-        used.add(case)
-        if case not in known:
-            known[case] = group(tmp_path, CASES[case][0], **MORE.get(case, {}))
-        return known[case]
-
-    yield result
-    if request.session.testsfailed > failed:
-        for case in used & known.keys():
-            del known[case]
-
-
 @pytest.mark.weekly
 @pytest.mark.processes
 def test_nothing_is_said_when_nothing_happens(tmp_path):
@@ -200,45 +178,31 @@ def test_nothing_is_said_when_nothing_happens(tmp_path):
     assert not any("guard" in one.warned for one in ends)
 
 
-@pytest.mark.parametrize(
-    "case", [each_week(case) if case in WEEKLY else case for case in CASES]
-)
-@pytest.mark.processes
-def test_every_process_is_gone_in_seconds_and_says_what_happened(case, results):
-    ends = results(case)
-    for one in ends:
-        assert one.seconds < LIMIT, one
-        assert one.code != 0, one
-    assert CASES[case][2] in (None, ends[-1].code)
-    for one in ends[: COUNT - (case in SPEECHLESS)]:
-        (words,) = [line for line in one.verdict if line.startswith("- process 2 ")]
-        assert CASES[case][1] in words, one
-
-
-@pytest.mark.parametrize("case", ["suspended", each_week("stuck")])
-@pytest.mark.processes
-def test_a_process_without_an_answer_shows_its_stack(case, results):
+def shows_the_stack_of_who_does_not_answer(ends):
     """By JAX, which finds process 0 gone, or by the second clock; or it woke up."""
-    (*_, one) = results(case)
+    one = ends[-1]
     assert re.search("Fatal Python error: Aborted|Timeout|- process 2", one.warned), one
     assert "script.py" in one.warned
 
 
-@pytest.mark.parametrize("case", ["killed", "raised", each_week("exit")])
-@pytest.mark.processes
-def test_bad_news_need_no_deadline(case, results):
+def waits_for_no_deadline(ends):
     """The others leave long before theirs is over."""
-    ends = results(case)
     assert [one.code for one in ends[:-1]] == [ExitCode.OTHER_FAILED] * (COUNT - 1)
-    for one in ends[: COUNT - (case in SPEECHLESS)]:
+    for one in filter(lambda one: one.code > 0, ends):
         assert "took over" not in one.warned
         others = one.verdict[: COUNT - 1]
         assert all(" was in step " in line for line in others), one
 
 
-@pytest.mark.processes
-def test_a_stall_shows_where_each_process_is(results):
-    ends = results("asleep")
+def shows_the_traceback_first(ends):
+    waits_for_no_deadline(ends)
+    trace, _, verdict = ends[-1].warned.partition("guard in process")
+    assert "Traceback" in trace
+    assert "ValueError: negative pressure" in trace
+    assert "ValueError: negative pressure" in verdict
+
+
+def shows_where_each_process_is(ends):
     (line,) = [i for i, line in enumerate(SCRIPT.split("\n"), 1) if "value =" in line]
     waiting = f"script.py, line {line}: value = float(total(ones))"
     for one in ends:
@@ -247,20 +211,38 @@ def test_a_stall_shows_where_each_process_is(results):
     assert ExitCode.STALLED in [one.code for one in ends]
 
 
-@pytest.mark.processes
-def test_the_exception_s_own_traceback_comes_first(results):
-    (*_, one) = results("raised")
-    trace, _, verdict = one.warned.partition("guard in process")
-    assert "Traceback" in trace
-    assert "ValueError: negative pressure" in trace
-    assert "ValueError: negative pressure" in verdict
-
-
-@pytest.mark.processes
-def test_a_collective_may_have_a_limit_of_its_own(results):
-    ends = results("collective")
+def ends_by_the_limit_of_a_collective(ends):
     assert any("Timed out waiting 30000ms" in one.warned for one in ends)
     assert not any("took over" in one.warned for one in ends)
+
+
+PROMISES = {  # what else such a case shows
+    "killed": waits_for_no_deadline,
+    "raised": shows_the_traceback_first,
+    "exit": waits_for_no_deadline,
+    "asleep": shows_where_each_process_is,
+    "suspended": shows_the_stack_of_who_does_not_answer,
+    "stuck": shows_the_stack_of_who_does_not_answer,
+    "collective": ends_by_the_limit_of_a_collective,
+}
+
+
+@pytest.mark.parametrize(
+    "case", [each_week(case) if case in WEEKLY else case for case in CASES]
+)
+@pytest.mark.processes
+def test_every_process_is_gone_in_seconds_and_says_what_happened(case, tmp_path):
+    event, words, code = CASES[case]
+    ends = group(tmp_path, event, **MORE.get(case, {}))
+    for one in ends:
+        assert one.seconds < LIMIT, one
+        assert one.code != 0, one
+    assert code in (None, ends[-1].code)
+    for one in ends[: COUNT - (case in SPEECHLESS)]:
+        (line,) = [line for line in one.verdict if line.startswith("- process 2 ")]
+        assert words in line, one
+    if case in PROMISES:
+        PROMISES[case](ends)
 
 
 @pytest.mark.processes
@@ -409,15 +391,6 @@ def test_alone_it_changes_nothing():
     assert not guard.stopped
 
 
-def options_without_default(seconds, folder, run):
-    """Return what XLA writes down of its options where they are not the default."""
-    flag = f"--xla_cpu_collective_timeout_seconds={seconds} --xla_dump_to={folder}"
-    code = f"import os; os.environ['XLA_FLAGS'] = {flag!r}\n"
-    run("-c", code + "import jax; jax.jit(lambda x: x + 1)(1.0)", cwd=folder)
-    (file,) = folder.glob("*.debug_options")
-    return file.read_text()
-
-
 @pytest.mark.weekly
 @pytest.mark.processes
 def test_a_collective_on_cpus_has_a_limit_of_half_an_hour(run, tmp_path):
@@ -426,8 +399,12 @@ def test_a_collective_on_cpus_has_a_limit_of_half_an_hour(run, tmp_path):
     for seconds in 1799, 1800:
         folder = tmp_path / str(seconds)
         folder.mkdir()
-        text = options_without_default(seconds, folder, run)
-        found[seconds] = f"xla_cpu_collective_timeout_seconds: {seconds}" in text
+        option = f"xla_cpu_collective_timeout_seconds={seconds}"
+        flags = f"--{option} --xla_dump_to={folder}"
+        code = f"import os; os.environ['XLA_FLAGS'] = {flags!r}\n"
+        run("-c", code + "import jax; jax.jit(lambda x: x + 1)(1.0)", cwd=folder)
+        (file,) = folder.glob("*.debug_options")
+        found[seconds] = option.replace("=", ": ") in file.read_text()
     assert found == {1799: True, 1800: False}
 
 
@@ -439,13 +416,10 @@ def test_alone_a_planned_exit_keeps_its_code(code, capfd):
     assert "guard in process" not in capfd.readouterr().err
 
 
-def test_the_codes_of_the_four_ends_differ():
+def test_the_codes_of_the_four_ends_differ_and_only_two_exits_are_planned():
     assert len({0, *(code.value for code in ExitCode.__members__.values())}) == 5
-
-
-@pytest.mark.parametrize("code", [1, 69, "disk full"])
-def test_any_other_exit_is_a_failure(code):
-    assert not guard.is_planned_exit(SystemExit(code))
+    others = map(SystemExit, [1, 69, "disk full"])
+    assert not any(map(guard.is_planned_exit, others))
 
 
 @pytest.mark.processes
@@ -468,23 +442,27 @@ def test_a_second_clock_rings_when_python_itself_is_stuck():
     assert "in match" in done.stderr
 
 
-@pytest.mark.parametrize("deadline", [0, float("nan"), "60"])
-def test_a_deadline_is_positive(deadline):
-    words = f"a deadline of {deadline!r} seconds: pass more than 0"
+NUMBER = "pass a whole number from 1 on"
+NAME = "pass a name or an address, or nothing"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Guard(0), "a deadline of 0 seconds: pass more than 0"),
+        (lambda: Guard(float("nan")), "a deadline of nan seconds: pass more than 0"),
+        (lambda: Guard("60"), "a deadline of '60' seconds: pass more than 0"),
+        (lambda: Guard(60, host=""), NAME),
+        (lambda: Guard(60, host=b"node1"), NAME),
+        (lambda: guard.limit_collectives(0), NUMBER),
+        (lambda: guard.limit_collectives(2.5), NUMBER),
+        (lambda: guard.limit_collectives("5"), NUMBER),
+    ],
+    ids=itertools.count(),
+)
+def test_a_deadline_a_host_or_a_limit_that_is_none_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
-        Guard(deadline=deadline)
-
-
-@pytest.mark.parametrize("host", ["", b"node1"])
-def test_a_host_is_a_name(host):
-    with pytest.raises(ValueError, match="pass a name or an address, or nothing"):
-        Guard(deadline=60, host=host)
-
-
-@pytest.mark.parametrize("seconds", [0, 2.5, "5"])
-def test_a_limit_that_xla_would_abort_at_is_refused(seconds):
-    with pytest.raises(ValueError, match="pass a whole number from 1 on"):
-        guard.limit_collectives(seconds)
+        call()
 
 
 def test_a_limit_for_collectives_comes_before_the_devices(run):
@@ -512,10 +490,8 @@ def test_a_place_is_a_line_of_your_own():
         return own_line(traceback.extract_stack())
 
     line = own.__code__.co_firstlineno + 1
-    assert (
-        own()
-        == f"test_guard.py, line {line}: return own_line(traceback.extract_stack())"
-    )
+    words = f"line {line}: return own_line(traceback.extract_stack())"
+    assert own() == f"test_guard.py, {words}"
     with pytest.raises(ValueError, match="Expecting") as caught:
         json.loads("{")
     assert own_line(traceback.extract_tb(caught.tb)).endswith('json.loads("{")')
