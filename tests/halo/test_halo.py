@@ -1,4 +1,4 @@
-import functools
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -41,12 +41,12 @@ def by_block(pad):
     return run
 
 
-@functools.cache  # so that one program serves all tests on a mesh
+@cache  # so that one program serves all tests on a mesh
 def periodic(width):
     return by_block(lambda block: surround(block, width))
 
 
-@functools.cache
+@cache
 def walled(width):
     return by_block(lambda block: surround_open(block, width, WALL))
 
@@ -111,35 +111,28 @@ def test_one_axis_alone_is_extended_and_further_axes_ride_along(extend, beyond):
 
 
 @pytest.mark.parametrize(
-    ("mesh", "kind", "steps", "width"),
-    [((2, 4), EXPLICIT, 9, 2), ((3, 2), AUTO, 2, 3)],
+    ("heat", "beyond", "mesh", "kind", "steps"),
+    [
+        (partial(diffuse, width=2), WRAP, (2, 4), EXPLICIT, 9),
+        (partial(diffuse, width=3), WRAP, (3, 2), AUTO, 2),
+        (partial(diffuse_open, value=WALL), WALLS, (3, 2), EXPLICIT, 7),
+    ],
+    ids=["ring", "wide", "line"],
 )
-def test_heat_on_a_ring_is_that_of_numpy(mesh, kind, steps, width):
+def test_heat_is_that_of_numpy_in_few_messages(heat, beyond, mesh, kind, steps):
     """A halo of width w lasts for w steps."""
     with devices(mesh, kind):
         grid = field()
-        step = jax.jit(lambda u: diffuse(u, steps, 0.15, width))
+        step = jax.jit(lambda u: heat(u, steps, 0.15))
         run = step.lower(grid).compile()
         after, program = run(grid), measure(run)
-        assert_close(after, march(as_double(grid), steps, 0.15, **WRAP))
+        assert_close(after, march(as_double(grid), steps, 0.15, **beyond))
         assert after.sharding.is_equivalent_to(grid.sharding, 2)
+    width = heat.keywords.get("width", 1)
     rounds, rest = divmod(steps, width)
     assert program.counts == {"collective-permute": 4 * (rounds + (rest > 0))}
     last = cells(mesh, rest) if rest else 0
     assert program.sent == 4 * (rounds * cells(mesh, width) + last)
-
-
-@pytest.mark.parametrize(("mesh", "kind"), [((2, 4), AUTO), ((3, 2), EXPLICIT)])
-def test_heat_between_walls_is_that_of_numpy(mesh, kind):
-    with devices(mesh, kind):
-        grid = field()
-        step = jax.jit(lambda u: diffuse_open(u, 7, 0.15, WALL))
-        run = step.lower(grid).compile()
-        after, program = run(grid), measure(run)
-        assert_close(after, march(as_double(grid), 7, 0.15, **WALLS))
-        assert after.sharding.is_equivalent_to(grid.sharding, 2)
-    assert program.counts == {"collective-permute": 4 * 7}
-    assert program.sent == 4 * 7 * cells(mesh, 1)
 
 
 @pytest.mark.parametrize(
@@ -218,15 +211,10 @@ def test_a_halo_that_the_block_cannot_fill_is_refused(width):
                 pad(width)(grid)
 
 
-@pytest.mark.parametrize(
-    ("names", "kind"),
-    [(("other", "x", "y"), EXPLICIT), (("x", "y", "other"), AUTO)],
-    ids=["first, explicit", "last, auto"],
-)
-def test_grids_of_numpy_copies_and_cut_otherwise_are_laid_out(kind, names):
+def test_grids_of_numpy_copies_and_cut_otherwise_are_laid_out():
     grid = np.random.default_rng(0).standard_normal((8, 16), np.float32)
     periodic, walls = march(grid, 3, 0.2, **WRAP), march(grid, 3, 0.2, **WALLS)
-    with devices((2, 2, 2), kind, names):
+    with devices((2, 2, 2), names=("other", "x", "y")):
         for given in grid, jax.device_put(grid, jax.P(None, "other")):
             assert_close(diffuse(given, 3, width=2), periodic)
         both = jax.device_put(grid, jax.P(("other", "x"), "y"))
@@ -243,7 +231,7 @@ def test_rates_of_any_type_serve_where_nothing_is_promoted():
         ):
             grid = field((8, 16), dtype)
             for step in diffuse, diffuse_open:
-                run = functools.partial(step, steps=2, rate=rate)
+                run = partial(step, steps=2, rate=rate)
                 assert jax.eval_shape(run, grid).dtype == dtype
         wanted = march(as_double(grid), 2, 0.2, **WRAP)
         assert_close(diffuse(grid, 2, rate), wanted, eps)
@@ -261,9 +249,7 @@ GRID = np.ones((8, 16), np.float32)
         (np.ones((48, 30), "f4"), {}, "M = 30 cannot be cut into 4 .* a grid of 32"),
         (GRID[0], {}, r"float32\[16\] is no grid of heat: pass two axes"),
         (GRID[:0], {}, "a block of 0 cells cannot fill a halo of 1"),
-        (GRID.astype("i4"), {}, r"int32\[8,16\] is no grid of heat"),
         ([[1.0]], {}, "list is no grid of heat: pass"),
-        (GRID, {"steps": -1}, "-1 steps cannot be taken"),
         (GRID, {"steps": 1.5}, r"1\.5 steps cannot be taken"),
         (GRID, {"rate": GRID}, "rate has the shape"),
         (GRID, {"rate": 1j}, "rate is complex and the grid float"),
