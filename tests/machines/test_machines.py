@@ -2,6 +2,7 @@ import importlib.util
 import os
 from importlib.metadata import version
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -33,23 +34,32 @@ each_machine = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def elsewhere(monkeypatch):
+def forgotten():
+    """Forget the machines that were described, before a test and after it."""
+
+    def clear():
+        machines._tpus.cache_clear()
+        machines._gpus.cache_clear()
+
+    clear()
+    yield
+    clear()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, forgotten):
     """Pretend that a compiler is not installed, on this system."""
 
     def pretend(system, machine):
         monkeypatch.setattr(machines.importlib.util, "find_spec", lambda name: None)
         monkeypatch.setattr(machines.platform, "system", lambda: system)
         monkeypatch.setattr(machines.platform, "machine", lambda: machine)
-        machines._tpus.cache_clear()
-        machines._gpus.cache_clear()
 
-    yield pretend
-    machines._tpus.cache_clear()
-    machines._gpus.cache_clear()
+    return pretend
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def asked(monkeypatch, forgotten):
     """Answer in place of the compilers; return what they are asked."""
     questions = []
 
@@ -59,11 +69,7 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(machines.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(machines.topologies, "get_topology_desc", answer)
-    machines._tpus.cache_clear()
-    machines._gpus.cache_clear()
-    yield questions
-    machines._tpus.cache_clear()
-    machines._gpus.cache_clear()
+    return questions
 
 
 def chips(*torus, cores=1):
@@ -87,22 +93,13 @@ def on_hosts(*counts):
 # ------------------------------------------------------------------- names and words
 
 
-@pytest.mark.parametrize("name", ["H100", "v5p:2x2x", "", 8])
-def test_a_name_of_no_machine_is_refused_with_those_that_there_are(name):
-    with pytest.raises(
-        ValueError, match=r"is no machine: pass one of .*'h100'.*v5e:4x4"
-    ):
-        described(name)
-
-
-@pytest.mark.parametrize("count", [0, 1.0, "2"])
-def test_no_machine_has_half_a_host(count):
-    for counts in {"hosts": count}, {"per_host": count}:
+def test_what_names_no_machine_is_refused_in_words():
+    for name in "H100", "v5p:2x2x", "", 8:
+        with pytest.raises(ValueError, match=r"pass one of .*'h100'.*v5e:4x4"):
+            described(name)
+    for counts in {"hosts": 0}, {"hosts": "2"}, {"per_host": 1.0}:
         with pytest.raises(ValueError, match="is no number of devices or hosts"):
             described("h100", **counts)
-
-
-def test_a_topology_of_tpus_says_its_hosts_itself():
     for counts in {"hosts": 2}, {"per_host": 4}:
         with pytest.raises(ValueError, match="v5p:2x2x2 says its hosts itself"):
             described("v5p:2x2x2", **counts)
@@ -177,26 +174,20 @@ def test_the_environment_is_set_while_it_is_asked_and_put_back(asked, monkeypatc
     assert dict(os.environ) == before
 
 
-def test_what_a_compiler_does_not_know_is_an_error_in_words(asked, monkeypatch):
-    def refuse(name="", platform=None, **options):
-        raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no TPU v9")
-
-    monkeypatch.setattr(machines.topologies, "get_topology_desc", refuse)
+def test_what_a_compiler_refuses_is_an_error_in_words(asked, monkeypatch):
+    unknown = jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no TPU v9")
+    left_out = NotImplementedError("topology not implemented for cuda")
     before = dict(os.environ)
-    with pytest.raises(ValueError, match="v9:2x2 is no machine: INVALID_ARGUMENT"):
-        described("v9:2x2")
-    with pytest.raises(ValueError, match="the text is no machine: INVALID"):
-        described("gpu {")
-    assert dict(os.environ) == before
-
-
-def test_a_plugin_that_jax_has_left_out_is_an_error_in_words(asked, monkeypatch):
-    def refuse(name="", platform=None, **options):
-        raise NotImplementedError("topology not implemented for cuda")
-
-    monkeypatch.setattr(machines.topologies, "get_topology_desc", refuse)
-    with pytest.raises(ValueError, match="set JAX_PLATFORMS=cpu before JAX looks"):
-        described("a100")
+    for error, name, complaint in [
+        (unknown, "v9:2x2", "v9:2x2 is no machine: INVALID_ARGUMENT"),
+        (unknown, "gpu {", "the text is no machine: INVALID"),
+        (left_out, "a100", "set JAX_PLATFORMS=cpu before JAX looks"),
+    ]:
+        refuse = Mock(side_effect=error)
+        monkeypatch.setattr(machines.topologies, "get_topology_desc", refuse)
+        with pytest.raises(ValueError, match=complaint):
+            described(name)
+        assert dict(os.environ) == before
 
 
 def test_the_gpus_are_told_apart_by_their_numbers():
