@@ -371,6 +371,17 @@ def check_gradient(target, p, arrays, slopes):
         )
 
 
+def numbers_only(function) -> Callable:
+    """Return the reference of a function of NumPy that refuses other types."""
+
+    def reference(p, *arrays):
+        if p["dtype"] not in NUMBERS:
+            raise ValueError("no numbers for it")
+        return function(*arrays)
+
+    return reference
+
+
 def check_leaves(rounding) -> Callable:
     """Return the check that numbers are near, leaf by leaf."""
 

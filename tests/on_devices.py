@@ -1,6 +1,7 @@
 """What tests of modules share: a mesh in context, numbers, and how near they are."""
 
 import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +56,23 @@ def factors(specs, sizes, dtype):
     ]
 
 
+def distribute(a):
+    """Lay a matrix out in blocks, if the mesh divides it."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    divides = len(a) % math.lcm(sizes["x"], sizes["y"]) == 0
+    return jax.device_put(a, jax.P("x", "y") if divides else jax.P())
+
+
+def measure_memory(f, *shapes):
+    """Return the bytes of temporaries of a program of blocks, and its largest array."""
+    sharding = on(jax.sharding.get_mesh(), "x", "y")
+    given = [jax.ShapeDtypeStruct(s, "float64", sharding=sharding) for s in shapes]
+    compiled = jax.jit(f).lower(*given).compile()
+    arrays = re.findall(r"\b[fcsu]\d+\[([\d,]+)\]", compiled.as_text())
+    largest = max(math.prod(map(int, each.split(","))) for each in arrays)
+    return compiled.memory_analysis().temp_size_in_bytes, largest
+
+
 def as_double(array):
     """Return an array in NumPy, in double precision."""
     wide = np.complex128 if jnp.iscomplexobj(array) else np.float64
@@ -76,3 +94,11 @@ def assert_agreed(*arrays):
         for shard in array.addressable_shards:
             part = parts.setdefault(str(shard.index), shard.data)
             np.testing.assert_array_equal(shard.data, part)
+
+
+def scaled_residual(a, x, b):
+    """Return the residual as HPL, the benchmark, states it; below 16 is a pass."""
+    both = np.result_type(a, b, np.float64)
+    a, x, b = (np.asarray(array, both) for array in (a, x, b))
+    residual, *sizes = (np.linalg.norm(v, np.inf) for v in (a @ x - b, a, x, b))
+    return residual / (len(a) * (sizes[0] * sizes[1] + sizes[2]))

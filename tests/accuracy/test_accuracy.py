@@ -1,7 +1,5 @@
 import functools
 import itertools
-import math
-import re
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, noise
+from on_devices import assert_agreed, devices, measure_memory, noise
 
 from examples import accuracy
 from examples.accuracy import assess_blocks, norm1
@@ -19,12 +17,7 @@ from examples.norm_estimate import Inverse
 N = 64
 AXES = "x", "y"
 BLOCKS = jax.P(*AXES)
-
-
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def assess(a, b, x, solver, axes=AXES):
@@ -318,16 +311,8 @@ def test_no_device_holds_all_sides_of_a_report():
     doubled = Inverse(lambda b: 2 * b, AXES)
     for shape in (1, 1), (2, 4):
         with devices(shape):
-            sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
-            given = [
-                jax.ShapeDtypeStruct(s, "float64", sharding=sharding)
-                for s in ((n, n), (n, k), (n, k))
-            ]
-            run = jax.jit(lambda *v: assess_blocks(*v, doubled))
-            compiled = run.lower(*given).compile()
-        arrays = re.findall(r"\b[fcsu]\d+\[([\d,]+)\]", compiled.as_text())
-        largest = max(math.prod(map(int, each.split(","))) for each in arrays)
-        held.append((compiled.memory_analysis().temp_size_in_bytes, largest))
+            run = functools.partial(assess_blocks, inverse=doubled)
+            held.append(measure_memory(run, (n, n), (n, k), (n, k)))
     assert held[0][1] == t * n * (k + 1)
     assert held[1][1] <= t * n * (k + 4) / 8 < n * k
     assert held[1][0] < held[0][0] / 6
