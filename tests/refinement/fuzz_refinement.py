@@ -8,21 +8,9 @@ from hypothesis import strategies as st
 from examples import refinement
 
 INNER = (
-    "add_strip",
-    "select_columns",
-    "result_type",
-    "correct",
-    "exponent_of",
-    "unpad_rows",
-    "place",
-    "check_equations",
-    "refine_matrix",
-    "solve_half",
-    "solve_refined",
-    "solve_unpadded",
-    "strip_width",
-    "column_max",
-    "ldexp",
+    *("add_strip", "select_columns", "result_type", "correct", "exponent_of", "ldexp"),
+    *("unpad_rows", "place", "check_equations", "refine_matrix", "solve_half"),
+    *("solve_refined", "solve_unpadded", "strip_width", "column_max"),
     "iterate_corrections",
 )
 PROGRAM = ("dense",)

@@ -1,13 +1,11 @@
 import functools
-import math
-import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, noise
+from on_devices import assert_agreed, devices, measure_memory, noise
 
 from examples.communication import measure
 from examples.refinement import dense, place, refine, refine_blocks
@@ -15,12 +13,7 @@ from examples.refinement import dense, place, refine, refine_blocks
 N = 29
 BLOCKS = jax.P("x", "y")
 EPS = np.finfo(np.float64).eps
-
-
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def gathered(a):
@@ -326,18 +319,10 @@ def test_derivatives_in_blocks_are_those_of_the_dense_solve():
 def test_no_device_holds_all_sides_of_refinement():
     """Eight devices hold an eighth of what one does, and no array of [N, K]."""
     n, k, held = 32, 512, []
+    run = functools.partial(refine_blocks, factor=lambda a: lambda b: 2 * b)
     for shape in (1, 1), (2, 4):
         with devices(shape):
-            sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
-            given = [
-                jax.ShapeDtypeStruct(s, "float64", sharding=sharding)
-                for s in ((n, n), (n, k))
-            ]
-            run = jax.jit(lambda a, b: refine_blocks(a, b, lambda a: lambda b: 2 * b))
-            compiled = run.lower(*given).compile()
-        arrays = re.findall(r"\b[fcsu]\d+\[([\d,]+)\]", compiled.as_text())
-        largest = max(math.prod(map(int, each.split(","))) for each in arrays)
-        held.append((compiled.memory_analysis().temp_size_in_bytes, largest))
+            held.append(measure_memory(run, (n, n), (n, k)))
     assert held[0][1] == n * k
     assert held[1][1] <= n * k / 4
     assert held[1][0] < held[0][0] / 4
