@@ -18,12 +18,7 @@ from examples.svd import (
 
 KINDS = [AxisType.Explicit, AxisType.Auto]
 KEY = jax.random.key(0)
-
-
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def with_values(s, shape, dtype=np.float64):
@@ -234,7 +229,7 @@ def test_nothing_is_held_or_sent_but_blocks_and_thin_panels_as_predicted():
 
 
 def test_nan_comes_out_of_every_function():
-    a = noise(20, 6)
+    a = noise(20, 9)
     a[11, 2] = np.nan
     with devices((2, 4)):
         found = randomized_svd(a, 2, Sketch(KEY))
