@@ -19,12 +19,7 @@ N = 64
 EPS = np.finfo(np.float64).eps
 solve = functools.partial(eigh, tridiagonal=IN_PAIRS)
 values = functools.partial(eigvalsh, tridiagonal=IN_PAIRS)
-
-
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def symmetric(n, dtype=np.float64):
