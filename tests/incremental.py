@@ -105,10 +105,9 @@ def is_whole(config) -> bool:
     """Return whether all tests run that the marker expression selects."""
     option = config.option
     lf = getattr(option, "lf", False)  # not without its plugin
-    chosen = option.keyword, lf, option.maxfail, option.one_of_each
+    chosen = option.keyword, lf, option.maxfail, option.ignore, option.deselect
     testpaths = config.args_source is config.ArgsSource.TESTPATHS
-    place = testpaths or config.args == [CLUSTER]
-    return place and not any([*chosen, option.ignore, option.deselect])
+    return (testpaths or config.args == [CLUSTER]) and not any(chosen)
 
 
 def file_of(nodeid: str) -> str:

@@ -1,7 +1,6 @@
 """The kept table of failures is whole; the page on guards states what it shows."""
 
 import failures
-import pytest
 from records import ROOT, read_table
 
 TABLE = {
@@ -21,12 +20,3 @@ def test_another_program_or_other_data_end_well_with_wrong_numbers():
     assert TABLE["program"]["seen"] == "the last value is 12.0"
     assert TABLE["data"]["seen"] == "the last value is 10.0"
     assert {TABLE[name]["code"] for name in ("program", "data")} == {"0"}
-
-
-@pytest.mark.processes
-def test_a_case_runs():
-    """That of the shortest: it is over at once."""
-    row = failures.run_case("process 0 killed")
-    assert "Failed to send RPC to coordination service" in row["seen"]
-    assert row["code"] == "-6"
-    assert int(row["seconds"]) < 60

@@ -1,5 +1,11 @@
-"""The gate runs every step, names what is red, and repeats what waits for a clock."""
+"""The gate runs every step, names what is red, and repeats what waits for a clock.
 
+What it leaves out runs each week by parts, and goes on where it was cut.
+"""
+
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +23,12 @@ session, *words = sys.argv[1:]
 report = next((word[12:] for word in words if word.startswith("--junit-xml=")), None)
 exec(Path(f"{session}.py").read_text())
 """
+WEEK = """
+import sys
+name = sys.argv[1]
+open("ran", "a").write(name)
+sys.exit(name == "b")
+"""
 TESTS = """
 import sys
 from pathlib import Path
@@ -33,6 +45,7 @@ Path(report).write_text(
 )
 sys.exit(bool(failure))
 """
+SLEEPER = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(999)'])"
 
 
 def wait_for_end(pid) -> bool:
@@ -106,13 +119,30 @@ def test_what_waits_for_a_clock_is_repeated_twice(run, failing):
 
 def test_steps_of_a_pair_run_together_and_their_children_end_with_them(run):
     meets = "import time\nwhile not Path('there').exists():\n    time.sleep(0.01)"
-    sleeper = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(999)'])"
-    script = f"print('pid', {sleeper}.pid); Path('there').touch()"
+    script = f"print('pid', {SLEEPER}.pid); Path('there').touch()"
     steps = Step("one", "one", "no", is_first_of_two=True), Step("two", "two", "no")
     code, lines = run(*steps, one=meets, two=script)
     assert code == 0
     pid = int(next(line for line in lines if line.startswith("pid"))[4:])
     assert wait_for_end(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_children_of_a_step(run, number):
+    Path("one.py").write_text(
+        f"child = {SLEEPER}; Path('new').write_text(str(child.pid))\n"
+        "Path('new').rename('pid'); child.wait()"
+    )
+    tools = str(Path(gate.__file__).parent)
+    program = f"import sys; sys.path.insert(0, {tools!r}); import gate\n"
+    program += "gate.NOX = sys.executable, 'nox.py'\n"
+    program += "gate.main(0, [gate.Step('one', 'one', 'no')])"
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        while not Path("pid").exists():
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait() == 143
+    assert wait_for_end(int(Path("pid").read_text()))
 
 
 def test_a_red_line_names_its_page():
@@ -127,3 +157,27 @@ def test_every_session_is_there():
     for step in gate.STEPS + weekly.PARTS:
         name = step.session.partition(" ")[0].replace("-", "_")
         assert f"def {name}(session)" in sessions
+
+
+def test_a_part_of_the_week_that_is_green_does_not_run_again_at_its_commit(
+    run, monkeypatch
+):
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    monkeypatch.setattr(weekly, "find_commit", lambda: "1234567")
+    Path("nox.py").write_text(WEEK)
+    weekly.LAST_GREEN.parent.mkdir()
+    weekly.LAST_GREEN.write_text("part,commit,day\nc,1234567,2026-11-26\n")
+    parts = [Step(name, name, "never") for name in "abc"]
+    assert weekly.main([], parts) == 1
+    assert Path("ran").read_text() == "ab"
+    commits = {name: note["commit"] for name, note in weekly.read_notes().items()}
+    assert commits == {"a": "1234567", "c": "1234567"}
+    assert weekly.main([], parts) == 1
+    assert Path("ran").read_text() == "abb"
+    monkeypatch.setattr(weekly, "find_commit", lambda: "7654321")
+    assert weekly.main(["a", "c"], parts) == 0
+    assert Path("ran").read_text() == "abbac"
+
+
+def test_notes_name_parts_that_there_are():
+    assert weekly.read_notes().keys() <= {part.name for part in weekly.PARTS}

@@ -50,8 +50,6 @@ class Pair:
 
 LIST = """# Modules
 
-<div class="list-filter" data-items="tr" data-what="modules"></div>
-
 [The line](modules.md#module-first), [a name](modules.md#first).
 
 ```{module-reference}
@@ -92,25 +90,14 @@ page = "part/first"
 cell = '{}'
 shows = "A half, `drawn`."
 """
-DRAWN = CHOICE.format("The drawing")
 FILES = {
-    "pyproject.toml": '[project]\nrequires-python = ">=3.12"\ndependencies = []\n',
+    "src/examples/first.py": MODULE.format(name="first"),
     "tests/first/test_first.py": TESTS,
     f"docs/{module_reference.FORMER}": 'first = ["gone", "first"]',
     "docs/index.md": "# Book\n\n```{toctree}\npart/first\nreference/modules\n```\n",
     "docs/part/first.md": TAUGHT,
     "docs/reference/modules.md": LIST,
 }
-
-
-def write(folder, name):
-    """Write a module, and its page."""
-    examples, docs = folder / "src/examples", folder / "docs"
-    for place in examples, docs / "reference/modules":
-        place.mkdir(parents=True, exist_ok=True)
-    (examples / f"{name}.py").write_text(MODULE.format(name=name))
-    for file, text in module_reference.stubs(docs, examples).items():
-        file.write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -120,23 +107,22 @@ def build(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("book.module_reference.PACKAGE", "")
 
-        def build(folder, choice=DRAWN):
-            write(folder, "first")
-            patch.syspath_prepend(folder / "src/examples")
+        def build(folder, line="The drawing"):
+            docs, examples = folder / "docs", folder / "src/examples"
+            patch.syspath_prepend(examples)
+            (docs / "reference/modules").mkdir(parents=True)
             for path, text in FILES.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(text)
+            for file, text in module_reference.stubs(docs, examples).items():
+                file.write_text(text)
+            own = "sphinx_design", "downloads", "module_directives"
             return Site(
                 folder,
-                {module_reference.PICTURES: choice},
-                extensions=[
-                    "myst_nb",
-                    "sphinx_design",
-                    "downloads",
-                    "module_directives",
-                ],
+                {module_reference.PICTURES: CHOICE.format(line)},
+                extensions=["myst_nb", *own],
                 myst_enable_extensions=["colon_fence"],
-                execution_modules=str(folder / "src/examples"),
+                execution_modules=str(examples),
                 nb_execution_allow_errors=True,
                 nb_execution_cache_path=str(cache),
                 nb_execution_mode="cache",
@@ -163,107 +149,66 @@ def test_the_list_has_a_line_for_each_module_which_old_ids_lead_to(site):
     assert words(line) == "first first: one idea, in one sentence The first page 32 JAX"
     assert 'href="modules/first.html"' in line
     assert 'href="../part/first.html"' in line
-    for name in (
-        "module-first",
-        "first",
-        "first.first",
-        "first.Pair.words",
-        "first.gone",
-    ):
+    names = "module-first", "first", "first.first", "first.Pair.words", "first.gone"
+    for name in names:
         assert line.count(f'id="{name}"') == 1
-    assert "filter.js" in html
-    assert "filter.js" not in site("part/first.html")
     assert site.warnings == ""
 
 
-def test_a_module_has_its_idea_its_file_its_page_and_its_functions(site):
+def test_a_module_has_its_idea_its_functions_its_cost_and_its_tests(site):
     html = site("reference/modules/first.html")
-    head = words(html.partition("<h1>first")[2].partition("<h2>")[0])
-    assert "first: one idea, in one sentence. Save first.py" in head
-    assert "free to use without a notice" in head
+    text = words(html)
+    for part in (
+        "first: one idea, in one sentence. Save first.py",
+        "free to use without a notice",
+        "And its cost.",
+        "Return x again, as ints are.",
+        "In words: the pair.",
+        "python first.py",
+        "it needs JAX only",
+        "2 sentences, each the name of a test in tests/first/test_first.py",
+        "It returns x. Two of x are a pair.",
+    ):
+        assert part in text
     assert 'href="../../modules/first.py" download' in html
     assert '<a class="reference internal" href="../../part/first.html">' in html
-    assert '<a class="reference internal" href="../modules.html">' in html
     for name in "first.first", "first.gone":
         assert html.count(f'id="{name}"') == 1
-    assert "Return x again, as ints are." in words(html)
-    assert "<p>In words: the pair.</p>" in html
+    assert "Two things." in words(html.split('id="source-first"')[1])
     with (site.out / "objects.inv").open("rb") as file:
         names = InventoryFile.load(file, "", posixpath.join)["py:function"]
     assert names["first.first"].uri == "reference/modules/first.html#first.first"
 
 
-def test_a_module_has_its_cost_its_tests_as_sentences_and_the_whole_file(site):
-    html = site("reference/modules/first.html")
-    assert "<p>And its cost.</p>" in html
-    assert "x    [N@x]    an array" in re.sub("<[^>]*>", "", html)
-    _, run = html.split('id="copy-it-and-run-it"')
-    assert "python first.py" in words(run)
-    assert "it needs JAX only" in words(run)
-    assert "2 sentences, each the name of a test in tests/first/test_first.py" in words(
-        run
-    )
-    assert "It returns x. Two of x are a pair." in words(run)
-    assert "Two things." in words(html.split('id="source-first"')[1])
-
-
-def picture(site):
-    """Return the part of the module's page with the picture."""
-    html = site("reference/modules/first.html").partition('class="module-picture')[2]
-    return html.partition("<section")[0]
-
-
 def test_a_module_shows_what_a_cell_gave_and_links_to_it(site):
-    shown = picture(site)
+    html = site("reference/modules/first.html").partition('class="module-picture')[2]
+    shown = html.partition("<section")[0]
     assert '<svg role="img" aria-label="a half">' in shown
-    assert "The drawing" not in shown
     assert "HTML(" not in shown
     assert "IPython" not in shown  # the other form of that output
     assert 'A half, <code class="docutils literal' in shown
     assert 'href="../../part/first.html' in shown
 
 
-def test_what_changes_is_shown_by_the_next_build(build, tmp_path):
-    site = build(tmp_path)
-    (tmp_path / "tests/first/test_first.py").write_text("def test_x_stays(): ...\n")
-    write(tmp_path, "second")
-    site.build()
-    assert "X stays." in words(site("reference/modules/first.html"))
-    assert 'id="module-second"' in site("reference/modules.html")
-    (tmp_path / "src/examples/second.py").unlink()
-    (tmp_path / "docs/reference/modules/second.md").unlink()
-    site.build()
-    assert 'id="module-second"' not in site("reference/modules.html")
-    (tmp_path / "src/examples/third.py").write_text(MODULE.format(name="third"))
-    site.build()
-    assert "third.py has no page yet: run `python tools/copies.py`" in site.warnings
-
-
-def choose(site, choice):
-    """Select another cell, and build the site again."""
-    (site.folder / "docs" / module_reference.PICTURES).write_text(choice)
-    site.build()
-
-
 def test_a_cell_that_is_gone_fails_each_build_until_it_is_back(build, tmp_path):
-    site = build(tmp_path, CHOICE.format("The painting"))
+    site = build(tmp_path, "The painting")
     for _ in range(2):
         assert "no cell has a line that begins with 'The painting'" in site.warnings
         assert "reference/modules/first.md" in site.warnings
-        assert "A half, " in site("reference/modules/first.html")
         site.build()
-    choose(site, CHOICE.format("half = 4"))
-    assert "that cell gives nothing to see" in site.warnings
-    choose(site, CHOICE.format("print(half"))
-    assert site.warnings == ""
-    page = tmp_path / "docs/part/first.md"
-    page.write_text(TAUGHT.replace("half = 4", "half = 3").replace(": 4 of", ": 3 of"))
+    (tmp_path / "src/examples/third.py").write_text(MODULE.format(name="third"))
+    picture = tmp_path / "docs" / module_reference.PICTURES
+    picture.write_text(CHOICE.format("half = 4"))
     site.build()
-    assert "3 of eight" in picture(site)
+    assert "that cell gives nothing to see" in site.warnings
+    assert "third.py has no page yet: run `python tools/copies.py`" in site.warnings
+    (tmp_path / "src/examples/third.py").unlink()
+    picture.write_text(CHOICE.format("print(half"))
+    site.build()
+    assert site.warnings == ""
     text = site("reference/modules/first.md")
     assert "# first\n\nfirst: one idea" in text
-    assert "A half, `drawn`.\n\n```text\n3 of eight\n```\n" in text
-    assert site.warnings == ""
+    assert "A half, `drawn`.\n\n```text\n4 of eight\n```\n" in text
 
 
 def test_every_module_has_a_picture_and_no_other():

@@ -4,39 +4,29 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_site import HEAD
+from tiny_site import HEAD, PROJECT
 
 from book import exercises, marks, play
 from book.page import Page, pages
 
-EXERCISE = f"""{HEAD}# Better
+PAGE = f"""{HEAD.replace("kernelspec:", "devices: later\nkernelspec:")}# Better
 
 ```{{code-cell}}
 from pathlib import Path
 
 
 class Verdict:
-    def __init__(self, passed):
-        self.passed, self._repr_html_ = passed, lambda: "html"
+    def __init__(self, passed, size="small"):
+        self.passed, self.size, self._repr_html_ = passed, size, lambda: "html"
 
     def __str__(self):
-        return "Accepted." if self.passed else "Not yet: too small."
+        return "Accepted." if self.passed else f"Not yet: too {{self.size}}."
 
 
 print("three", [*Path().iterdir()])
 ```
 
-:::{{admonition}} Exercise: three
-:class: exercise
-Find three.
-:::
-
-```{{code-cell}}
-:tags: [exercise, three]
-
-answer = 0
-Verdict(answer >= 3)
-```
+EXERCISES
 
 ```{{code-cell}}
 1 / 0
@@ -55,34 +45,33 @@ os._exit(1)
 3
 ```
 """
+EXERCISE = """\
+:::{{admonition}} Exercise: {0}
+:class: exercise
+Find three.
+:::
+
+```{{code-cell}}
+:tags: [exercise, {0}]
+
+answer = {1}
+{2}
+```
+"""
 WRONG = """\
 [[wrong]]
 answer = "answer = 2"
 reason = "too small"
 """
-
-
-@pytest.fixture
-def play_text(tmp_path, monkeypatch):
-    """Play a page with a text; the kernel is the one of this Python."""
-    monkeypatch.setenv("JUPYTER_PATH", "")
-    monkeypatch.setattr(exercises, "WRONG_ANSWERS", tmp_path / "wrong")
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\nrequires-python = ">=3.12"\ndependencies = ["jax>=0.12"]\n'
-    )
-    (tmp_path / "wrong").mkdir()
-    (tmp_path / "wrong/three.toml").write_text(WRONG)
-    (tmp_path / "docs").mkdir()
-
-    def play_text(text):
-        file = tmp_path / "docs/page.md"
-        file.write_text(text.replace("kernelspec:", "devices: later\nkernelspec:"))
-        page = Page(file, tmp_path / "docs")
-        return play.play_page(
-            page, tmp_path / "src", "python3", {"JAX_PLATFORMS": "cpu"}
-        )
-
-    return play_text
+FAULTS = {  # name, answer and last line of a stub -> what is wrong
+    ("three", 0, "Verdict(answer >= 3)"): [],
+    ("stub", 3, "Verdict(answer >= 3)"): ["its stub is accepted"],
+    ("wrong", 0, "Verdict(answer >= 2)"): ["a wrong answer is accepted:\nanswer = 2"],
+    ("reason", 0, "Verdict(answer >= 3, 'large')"): [
+        "'too small' is not in Not yet: too large."
+    ],
+    ("error", 0, "Verdikt(answer >= 3)"): 2 * ["NameError: name 'Verdikt'"],
+}
 
 
 def text_of(cell):
@@ -94,34 +83,31 @@ def text_of(cell):
 
 
 @pytest.mark.processes
-def test_cells_run_in_an_empty_folder_after_an_error_and_to_the_kernels_end(play_text):
-    played = play_text(EXERCISE)
-    cells = [played.cells[f"cell-{n}"] for n in (2, 4, 5, 6, 7, 8)]
-    first, _, *others = map(text_of, cells)
-    assert first == "three []\n"
-    assert others == ["ZeroDivisionError", "0", "DeadKernelError", ""]
-    assert [cell.execution_count for cell in cells[:4]] == [1, 2, 3, 4]
-    assert exercises.faults("three", played.answers["three"]) == []
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("answer = 0", "answer = 3", ["its stub is accepted"]),
-        ("answer >= 3", "answer >= 2", ["a wrong answer is accepted:\nanswer = 2"]),
-        ("too small", "too large", ["'too small' is not in Not yet: too large."]),
-        ("Verdict(answer", "Verdikt(answer", 2 * ["NameError: name 'Verdikt'"]),
-    ],
-)
-def test_an_answer_that_is_taken_for_another_is_a_fault(play_text, old, new, words):
-    answers = play_text(EXERCISE.replace(old, new)).answers
-    assert json.loads(json.dumps(answers)) == answers
-    faults = exercises.faults("three", answers["three"])
-    assert len(faults) == len(words)
-    for fault, each in zip(faults, words, strict=True):
-        assert fault.startswith("exercise three: ")
-        assert each in fault
+def test_a_page_is_played_to_its_kernels_end_and_answers_are_tried(
+    tmp_path, monkeypatch
+):
+    """In an empty folder; the kernel is the one of this Python."""
+    monkeypatch.setenv("JUPYTER_PATH", "")
+    monkeypatch.setattr(exercises, "WRONG_ANSWERS", tmp_path)
+    for name, *_ in FAULTS:
+        (tmp_path / f"{name}.toml").write_text(WRONG)
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    boxes = "\n".join(EXERCISE.format(*each) for each in FAULTS)
+    file = tmp_path / "docs/page.md"
+    page = Page(file, file.parent, source=PAGE.replace("EXERCISES", boxes))
+    played = play.play_page(page, tmp_path, "python3", {"JAX_PLATFORMS": "cpu"})
+    cells = [c for name, c in played.cells.items() if name.startswith("cell-")]
+    cells = [cell for cell in cells if cell.cell_type == "code"]
+    assert text_of(cells[0]) == "three []\n"
+    last = [text_of(cell) for cell in cells[-4:]]
+    assert last == ["ZeroDivisionError", "0", "DeadKernelError", ""]
+    assert [c.execution_count for c in cells[:-2]] == [*range(1, len(cells) - 1)]
+    assert json.loads(json.dumps(played.answers)) == played.answers
+    for (name, *_), words in FAULTS.items():
+        faults = exercises.faults(name, played.answers[name])
+        for fault, each in zip(faults, words, strict=True):
+            assert fault.startswith(f"exercise {name}: ")
+            assert each in fault
 
 
 def test_a_process_that_a_page_starts_ends_with_its_kernel():
@@ -132,9 +118,8 @@ def test_a_process_that_a_page_starts_ends_with_its_kernel():
 
 
 def test_answers_that_were_not_tried_are_a_fault():
-    assert exercises.faults("three", []) == [
-        "exercise three: its answers were not tried"
-    ]
+    found = ["exercise three: its answers were not tried"]
+    assert exercises.faults("three", []) == found
 
 
 @pytest.mark.parametrize(

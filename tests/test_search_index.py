@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 import search_index
 from tiny_site import HEAD, Site
 
@@ -39,8 +38,6 @@ hidden_solution = 1
 
 $$ \\alpha $$
 """
-OTHER = "# Other\n\nAnother page.\n"
-LIST = "# All modules\n\nA list of all.\n"
 SETTINGS = {
     "extensions": ["myst_nb", "search_index"],
     "nb_execution_mode": "force",
@@ -55,27 +52,14 @@ SETTINGS = {
 }
 
 
-def index_of(site) -> dict:
-    """Return what the script gives to the search."""
+def test_each_section_has_an_anchor_its_own_text_and_words_of_code(tmp_path):
+    """Each word once, and none of solutions."""
+    site = Site(tmp_path, {"index.md": PAGE, "other.md": "# Other\n"}, **SETTINGS)
     text = site(search_index.INDEX).removeprefix("finder.data = ").removesuffix(";\n")
-    return json.loads(text)
-
-
-def sections_of(site, page) -> list:
-    """Return the sections of a page: anchor, title, text, code."""
-    index = index_of(site)
-    number = [each[0] for each in index["pages"]].index(page)
-    return [rest for of, *rest in index["sections"] if of == number]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    pages = {"index.md": PAGE, "other.md": OTHER, "reference/modules.md": LIST}
-    return Site(tmp_path_factory.mktemp("find"), pages, **SETTINGS)
-
-
-def test_each_section_has_its_own_text_and_an_anchor(site):
-    head, section, below = sections_of(site, "index.html")
+    index = json.loads(text)
+    number = [each[0] for each in index["pages"]].index("index.html")
+    sections = [rest for of, *rest in index["sections"] if of == number]
+    head, section, below = sections
     assert head == ["a-page", "A page", "It begins with words.", ""]
     assert section[:2] == ["old-name", "A section with code"]
     assert "a list, with a link" in section[2]
@@ -83,31 +67,11 @@ def test_each_section_has_its_own_text_and_an_anchor(site):
     assert below[0] == "below-it"
     assert "of cells" in below[2]
     assert all(f'id="{each[0]}"' in site("index.html") for each in (section, below))
-
-
-def test_of_code_and_outputs_it_has_words_each_once_and_none_of_solutions(site):
-    _, (_, _, text, code), _ = sections_of(site, "index.html")
+    _, _, text, code = section
     assert {"import", "jax", "total", "block", "line", "output"} <= {*code.split()}
     assert "1.25" not in text
     assert "a line of output" not in text
     assert "hidden_solution" not in site(search_index.INDEX)
-
-
-def test_sphinx_s_own_search_is_gone(site):
-    assert not any((site.out / name).exists() for name in search_index.UNUSED)
-
-
-def test_a_page_that_changes_or_goes_is_not_found_as_it_was(site):
-    before = site(search_index.INDEX)
-    (site.folder / "docs/reference/modules.md").unlink()
-    (site.folder / "docs/other.md").write_text("# New\n\nOther words.\n")
-    site.build()
-    assert sections_of(site, "other.html") == [["new", "New", "Other words.", ""]]
-    assert len(index_of(site)["pages"]) == 2
-    (site.folder / "docs/reference/modules.md").write_text(LIST)
-    (site.folder / "docs/other.md").write_text(OTHER)
-    site.build()
-    assert site(search_index.INDEX) == before
 
 
 def test_the_words_of_an_output_of_html_are_found_without_its_drawing():

@@ -18,6 +18,7 @@ kernelspec:
   name: python3
 ---
 """
+PROJECT = '[project]\nrequires-python = ">=3.12"\ndependencies = []\n'
 
 
 class Site:
@@ -30,6 +31,9 @@ class Site:
             file = folder / "docs" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
+        project = folder / "pyproject.toml"  # which each page with cells needs
+        if not project.exists():
+            project.write_text(PROJECT)
         if "myst_nb" in settings.get("extensions", ()):  # else it keeps them here
             settings.setdefault("nb_execution_cache_path", str(folder / "cache"))
         self.settings = settings

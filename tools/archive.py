@@ -23,19 +23,13 @@ LINK = (
     "reading without a network, {size} MB: its pages, notebooks and modules. "
     "Unpack it, and open <code>{folder}/index.html</code>."
 )
-LEFT_OUT = {".map"}  # for those who mend the theme's scripts
 
 
 def archived_files(site) -> list[Path]:
-    """Return what belongs into the archive, sorted."""
-    found = (file for file in site.rglob("*") if file.is_file())
-    return sorted(file for file in found if not is_left_out(file.relative_to(site)))
-
-
-def is_left_out(path) -> bool:
-    """Return whether a reader has no use for a file: hidden ones, and the archive."""
-    hidden = any(part.startswith(".") for part in path.parts)
-    return hidden or path.suffix in LEFT_OUT or path == Path(NAME)
+    """Return what a reader has a use for, sorted: no hidden files, nor the archive."""
+    files = (file.relative_to(site) for file in site.rglob("*") if file.is_file())
+    files = (file for file in files if file.suffix != ".map" and file.name != NAME)
+    return sorted(f for f in files if not any(p.startswith(".") for p in f.parts))
 
 
 def replace_link(text, link="") -> str:
@@ -48,15 +42,12 @@ def write_archive(site) -> Path:
     archive = site / NAME
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for file in archived_files(site):
-            name = f"{FOLDER}/{file.relative_to(site).as_posix()}"
-            entry = zipfile.ZipInfo(name, BEGAN)
+            entry = zipfile.ZipInfo(f"{FOLDER}/{file.as_posix()}", BEGAN)
             entry.external_attr = RIGHTS
-            entry.create_system = 3  # Unix, wherever it is made
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            data = file.read_bytes()
+            data = (site / file).read_bytes()
             if file.suffix == ".html":
                 data = replace_link(data.decode()).encode()
-            packed.writestr(entry, data)
+            packed.writestr(entry, data, zipfile.ZIP_DEFLATED)
     write_links(site, archive)
     return archive
 

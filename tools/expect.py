@@ -6,6 +6,7 @@ no expectation gets one. Read what is written: it is what the program said, not 
 true. It never runs in CI.
 """
 
+import contextlib
 import os
 import sys
 
@@ -22,22 +23,10 @@ def format_option(text) -> list[str]:
     if len(lines) > 1 or text != text.strip():
         mark = "|2" if text.startswith((" ", "\n")) else "|"
         return [f"expect: {mark}", *(f"  {line}".rstrip() for line in lines)]
-    plain = yaml.load(f"a: {text}", yaml.BaseLoader) if is_yaml(text) else None
-    return [f"expect: {text if plain == {'a': text} else quote(text)}"]
-
-
-def is_yaml(text) -> bool:
-    """Return whether a line can be read as YAML at all."""
-    try:
-        yaml.load(f"a: {text}", yaml.BaseLoader)
-    except yaml.YAMLError:
-        return False
-    return True
-
-
-def quote(text) -> str:
-    """Return a line in the quotes of YAML."""
-    return "'" + text.replace("'", "''") + "'"
+    with contextlib.suppress(yaml.YAMLError):
+        if yaml.load(f"a: {text}", yaml.BaseLoader) == {"a": text}:
+            return [f"expect: {text}"]
+    return ["expect: '{}'".format(text.replace("'", "''"))]
 
 
 def replace_expectation(lines, cell, text):

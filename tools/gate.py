@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import NamedTuple
 
 FOLDER = Path("docs/_build/gate")
@@ -100,11 +101,15 @@ def run_group(command, log: Path, limit: float) -> tuple[int | None, float]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        RUNNING.add(process.pid)
-        try:
-            return wait_for(process, limit)
-        finally:
-            end_group(process.pid)
+    RUNNING.add(process.pid)
+    timer = Timer(limit, end_group, [process.pid])
+    timer.start()
+    _, status, usage = os.wait4(process.pid, 0)  # usage: with children that have ended
+    cut = not timer.is_alive()
+    timer.cancel()
+    end_group(process.pid)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return None if cut else process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def end_group(group: int):
@@ -119,19 +124,6 @@ def end_all(*_):
     for group in [*RUNNING]:
         end_group(group)
     os._exit(143)
-
-
-def wait_for(process: subprocess.Popen, limit: float) -> tuple[int | None, float]:
-    """Return a process's exit code, None if it was cut, and seconds of processor."""
-    end, cut = time.monotonic() + limit, False
-    while not (found := os.wait4(process.pid, os.WNOHANG))[0]:
-        if not cut and time.monotonic() > end:
-            os.killpg(process.pid, signal.SIGKILL)
-            cut = True
-        time.sleep(0.1)
-    process.returncode = os.waitstatus_to_exitcode(found[1])
-    usage = found[2].ru_utime + found[2].ru_stime  # with children that have ended
-    return None if cut else process.returncode, usage
 
 
 def run_session(step: Step, session: str, name: str, end: float):

@@ -161,23 +161,11 @@ def field(call: str, *axes: str, **more) -> Program:
     )
 
 
-def step(call: str, *axes: str) -> Program:
-    """Return a training step."""
-    return Program(
-        call,
-        axes,
-        (),
-        BATCH,
-        "float32",
-        lambda n: (n, WIDTH),
-        make=training,
-        formula=by_strategy,
-    )
-
-
 summa = partial(Program, "examples.matmul:summa", ("x", "y"), (BLOCKS, BLOCKS), WIDE)
 line = partial(Program, axes=("x",), sizes=ROUND, dtype="bfloat16")
 equations = partial(Program, axes=("x", "y"), sizes=WIDE, dtype="float32")
+step = partial(Program, specs=(), sizes=BATCH, dtype="float32")
+step = partial(step, shape=lambda n: (n, WIDTH), make=training, formula=by_strategy)
 layers = (jax.P("x", ("z", "y")), jax.P(("z", "x"), "y"))
 PROGRAMS = {
     "summa": summa("bfloat16"),
@@ -185,14 +173,8 @@ PROGRAMS = {
     "summa_25d": Program(
         "examples.matmul:summa_25d", ("x", "y", "z"), layers, WIDE, "bfloat16"
     ),
-    "jnp.dot": Program(
-        "jax.numpy:dot",
-        ("x", "y"),
-        (BLOCKS, BLOCKS),
-        WIDE,
-        "bfloat16",
-        make=product,
-        formula=None,
+    "jnp.dot": replace(
+        summa("bfloat16"), call="jax.numpy:dot", make=product, formula=None
     ),
     "ag_matmul": line("examples.collective_matmul:ag_matmul", specs=(ROWS, COLUMNS)),
     "matmul_rs": line("examples.collective_matmul:matmul_rs", specs=(COLUMNS, ROWS)),
@@ -219,6 +201,6 @@ PROGRAMS = {
         formula=by_triangles,
     ),
     "cg, one step": equations("pod_programs:heat", specs=(BLOCKS,), formula=by_step),
-    "training, sharded": step("examples.train:sharded_loss", "data"),
-    "training, data and tensor": step("examples.train:loss", "data", "model"),
+    "training, sharded": step("examples.train:sharded_loss", ("data",)),
+    "training, data and tensor": step("examples.train:loss", ("data", "model")),
 }

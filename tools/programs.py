@@ -7,8 +7,7 @@ included. Rows of programs that no page has any more are removed.
 
 Rows of another JAX or libtpu are compiled again. `--sample=3` compiles three stored
 programs, and fails where a row differs; `BOOK_DRAW`, a commit's hash, draws them, and
-must have been set when the pages ran. Then it tests all machines that
-`examples.machines` names.
+must have been set when the pages ran. Then it runs the tests that need compilers.
 """
 
 import argparse
@@ -27,12 +26,12 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-import measure_hook  # noqa: E402  (JAX reads the variable above)
+import jax  # noqa: E402  (JAX reads the variable above)
+import measure_hook  # noqa: E402
 import numpy as np  # noqa: E402
-from jax._src import compiler  # noqa: E402  (a lowered program has no public way in)
-from jax._src.interpreters import mlir  # noqa: E402
-from jax._src.lib import xla_client  # noqa: E402
-from jax._src.lib.mlir import ir  # noqa: E402
+from jax.extend.backend import get_compile_options  # noqa: E402
+from jax.extend.mlir import ir  # noqa: E402
+from jaxlib.xla_client import DeviceList  # noqa: E402
 from records import COMPILERS, read_table, write_table  # noqa: E402
 
 from book import notes, program_table  # noqa: E402
@@ -48,21 +47,18 @@ COLUMNS = "name", "machine", "devices", "seconds", "collectives", "note"
 
 def compile_program(note, program, devices):
     """Compile a lowered program as JAX does, for these devices."""
-    with mlir.make_ir_context():
+    client, number = devices[0].client, note["devices"]
+    assignment = np.array([devices])
+    options = get_compile_options(1, number, assignment, backend=client)
+    options.parameter_is_tupled_arguments = program["tupled"]
+    build = options.executable_build_options
+    build.allow_spmd_sharding_propagation_to_parameters = program["free"][0]
+    build.allow_spmd_sharding_propagation_to_output = program["free"][1]
+    with jax.jit(abs).lower(0).compiler_ir().context:  # it knows JAX's dialects
         module = ir.Module.parse(bytes.fromhex(program["module"]))
-        options = compiler.get_compile_options(
-            num_replicas=1,
-            num_partitions=note["devices"],
-            device_assignment=np.array([devices]),
-            backend=devices[0].client,
-        )
-        options.parameter_is_tupled_arguments = program["tupled"]
-        build = options.executable_build_options
-        build.allow_spmd_sharding_propagation_to_parameters = program["free"][0]
-        build.allow_spmd_sharding_propagation_to_output = program["free"][1]
-        places = xla_client.DeviceList(tuple(devices))
-        return compiler.backend_compile_and_load(
-            devices[0].client, module, places, options, ()
+        places = DeviceList(tuple(devices))
+        return client.compile(
+            module, executable_devices=places, compile_options=options
         )
 
 
@@ -120,14 +116,14 @@ def read_answers() -> dict[str, dict[str, dict]]:
     return program_table.group_rows(program_table.read_rows())
 
 
-def missing_programs(programs) -> list[tuple[str, dict, str]]:
-    """Return what is to be compiled: key, program, machine."""
+def select_jobs(programs, *, stored) -> list[tuple[str, dict, str]]:
+    """Return what has a stored row, or what has none: key, program, machine."""
     old = read_answers()
     return [
         (key, note, machine)
         for key, (note, _) in programs.items()
         for machine in measure_hook.MACHINES
-        if machine in note and machine not in old.get(key, {})
+        if machine in note and (machine in old.get(key, {})) == stored
     ]
 
 
@@ -135,7 +131,7 @@ def main():
     """Compile what is missing; keep each row as it comes."""
     programs = read_programs()
     where = {key: own for key, (_, own) in programs.items()}
-    new, jobs = changed_rows(programs), missing_programs(programs)
+    new, jobs = changed_rows(programs), select_jobs(programs, stored=False)
     print(f"{len(programs)} programs, {len(jobs)} compilations", flush=True)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
@@ -161,13 +157,7 @@ def changed_rows(programs) -> list[dict]:
 
 def compile_sample(count) -> int:
     """Compile stored programs, drawn by the commit; return 1 if one differs."""
-    old = read_answers()
-    drawn = [
-        (key, note, machine)
-        for key, (note, _) in read_programs().items()
-        for machine in measure_hook.MACHINES
-        if machine in note and machine in old.get(key, {})
-    ]
+    old, drawn = read_answers(), select_jobs(read_programs(), stored=True)
     keys = sorted({key for key, *_ in drawn}, key=measure_hook.draw)[:count]
     different = 0
     for key, note, machine in drawn:
@@ -179,7 +169,8 @@ def compile_sample(count) -> int:
             print(key, note["name"], machine, changed or "as kept", flush=True)
     if not keys:
         print("no page ran since this commit: nothing is drawn")
-    tests = sys.executable, "-m", "pytest", "-q", "-n0", "tests/machines"
+    tests = [sys.executable, "-m", "pytest", "-q", "-n0", "tests/machines"]
+    tests += ["tests/test_compilers.py", "tests/test_pods.py"]  # with all compilers
     failed = different or not keys
     return int(bool(failed)) or subprocess.call(tests, cwd=ROOT)
 

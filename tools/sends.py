@@ -10,16 +10,13 @@ H100 GPUs, under Auto axes; `explicit` is the type that the line has under Expli
 axes, or JAX's words. Nothing runs, and no array is made.
 
 Rows are kept as they come. A row of the same line and versions is not compiled again,
-so a stopped run goes on; `--again=20` compiles so many, drawn at random, and compares.
+so a stopped run goes on.
 """
 
-import argparse
 import itertools
 import multiprocessing
 import os
-import random
 import re
-import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
@@ -39,18 +36,11 @@ from examples.machines import described  # noqa: E402
 
 TABLE = ROOT / "docs/reference/data/sends.csv"
 KEY = "line", "specs", "result", "machine"
-FOUND = "collectives", "sent", "held", "output", "explicit"
 MACHINES = {"CPU": None, "TPU v5p": "v5p:2x2x2", "H100": "h100"}
 MESH = (2, 4), ("x", "y")
 SHAPES = {"x": (2048, 4096), "y": (2048, 4096), "w": (4096, 8192)}
 SPECS = ["-,-", "x,-", "y,-", "xy,-", "-,x", "-,y", "-,xy", "x,y", "y,x"]
-RESULTS = [
-    "",
-    "-,-",
-    "x,y",
-    "xy,-",
-    "-,xy",
-]  # "": as it comes
+RESULTS = ["", "-,-", "x,y", "xy,-", "-,xy"]  # "": as it comes
 ORDERS = [*SPECS, "yx,-", "-,yx"]  # of two axes on one dimension
 
 OPERATIONS = """
@@ -208,44 +198,19 @@ def key_of(row) -> tuple[str, ...]:
     return tuple(row[name] for name in KEY)
 
 
-def compile_jobs(jobs, workers):
-    """Compile the jobs side by side; yield each row as it comes."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        tasks = [pool.submit(compile_row, one[-1], *one[:-1]) for one in jobs]
-        for done in as_completed(tasks):
-            yield done.result()
-
-
-def compile_sample(count: int) -> int:
-    """Compile a sample of stored programs; return how many rows differ."""
-    drawn = random.sample(read_table(TABLE), count)
-    jobs = [key_of(row) for row in drawn]
-    new = {key_of(row): row for row in compile_jobs(jobs, os.cpu_count())}
-    differ = 0
-    for row in drawn:
-        now = new[key_of(row)]
-        changed = {k: (row[k], str(now[k])) for k in FOUND if row[k] != str(now[k])}
-        differ += bool(changed)
-        print(*key_of(row), changed or "as kept", flush=True)
-    return differ
-
-
 def main():
     """Compile missing programs; write each row as it comes."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--again", type=int, help="compile so many anew, and compare")
-    options = parser.parse_args()
-    if options.again:
-        sys.exit(int(bool(compile_sample(options.again))))
     order = [(*question, machine) for question in questions() for machine in MACHINES]
     jobs, new = missing_questions(), []
     print(f"{len(order)} programs, {len(jobs)} to compile", flush=True)
-    for row in compile_jobs(jobs, os.cpu_count()):
-        new.append(row)
-        if len(new) % 50 == 0:
-            write_table(TABLE, new, order, COMPILERS)
-            print(len(new), *key_of(row), row["sent"], flush=True)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
+        tasks = [pool.submit(compile_row, one[-1], *one[:-1]) for one in jobs]
+        for done in as_completed(tasks):
+            new.append(row := done.result())
+            if len(new) % 50 == 0:
+                write_table(TABLE, new, order, COMPILERS)
+                print(len(new), *key_of(row), row["sent"], flush=True)
     write_table(TABLE, new, order, COMPILERS)
 
 

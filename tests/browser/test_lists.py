@@ -31,11 +31,10 @@ def test_a_word_filters_the_list_and_stands_in_the_address(visit, server, what):
     assert 0 < few < count
     assert text == f"{few} of {count} {what}"
     found = screen.url.removeprefix(server)
-    for options in {"scheme": "dark"}, {"base": FILES, "width": 390}:
-        screen = visit(**options).open(found)
-        assert left(screen) == (few, text)
-        assert audit(screen, include=[[".list-filter"]]) == []
-        assert not screen.evaluate(OVERFLOW)
+    screen = visit(base=FILES, width=390, scheme="dark").open(found)
+    assert left(screen) == (few, text)
+    assert audit(screen, include=[[".list-filter"]]) == []
+    assert not screen.evaluate(OVERFLOW)
 
 
 def test_offered_words_go_in_and_out_by_the_keyboard(visit):
@@ -48,11 +47,10 @@ def test_offered_words_go_in_and_out_by_the_keyboard(visit):
     screen.wait_for_url("**/exercises.html")
 
 
-@pytest.mark.parametrize("name", ["jax.lax.all_to_all", "lax.psum"])
-def test_a_name_of_the_api_is_found_however_it_is_written(visit, name):
-    screen = visit().open(f"reference/api_index.html?filter={name}")
+def test_a_name_of_the_api_is_found_by_its_long_form(visit):
+    screen = visit().open("reference/api_index.html?filter=jax.lax.all_to_all")
     rows = screen.locator("tr:not([hidden]) td:first-child").all_inner_texts()
-    assert name.rpartition(".")[2] in " ".join(rows)
+    assert "all_to_all" in " ".join(rows)
     assert len(rows) < 20
 
 

@@ -38,14 +38,6 @@ def open_page(visit, words, **window):
     return screen
 
 
-def test_code_is_as_large_as_the_style_sheet_says(visit):
-    """The theme has a rule of its own for code, which a weaker one would not change."""
-    screen = open_page(visit, OUTPUT)
-    for code in ".cell_input pre", ".cell_output pre":
-        sizes = [screen.evaluate(STYLE, [code, n]) for n in ("fontSize", "lineHeight")]
-        assert sizes == ["14px", "21px"], code
-
-
 def test_a_line_of_prose_has_about_seventy_characters(visit):
     pages = [page for page, text in TEXTS.items() if OUTPUT in text]
     rows = [row for page in pages[:5] for row in visit().open(page).evaluate(ROWS)]
@@ -72,12 +64,6 @@ def test_the_text_is_one_tab_away_and_the_contents_are_folded(visit):
         assert stops < 35
     assert screen.locator("nav.bd-links a.current").is_visible()
     assert screen.locator("nav.bd-links details[open]").count() == 1
-
-
-def test_on_a_phone_the_caption_of_a_table_is_whole(visit):
-    screen = open_page(visit, "<caption>", width=390)
-    for left, _, right, _ in screen.evaluate(BOXES, ".text_html caption"):
-        assert 0 <= left <= right <= 390
 
 
 def test_paper_is_white_and_keeps_colours(visit):
@@ -116,9 +102,3 @@ def test_the_boxes_of_the_map_stand_apart_and_arrows_lead_to_them(visit, width):
         for _, _, x, y in arrows
     ]
     assert ends == [True] * (6 if width == 1280 else 0)
-
-
-def test_the_list_of_names_is_no_wider_than_its_column(visit):
-    table = visit().open("reference/api_index.html").locator("table.listing.api")
-    column = table.evaluate("table => table.parentElement.clientWidth")
-    assert table.bounding_box()["width"] <= column

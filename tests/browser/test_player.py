@@ -42,10 +42,6 @@ FLIGHTS = """at => {
     const count = after.querySelectorAll("[data-key]").length;
     return {moved, arrows, ways, rest: count - moved.length};
 }""".replace("MOVING", MOVING)
-BELOW = """() => {
-    const [film, next] = document.querySelectorAll("figure.film");
-    return next.getBoundingClientRect().y - film.getBoundingClientRect().y;
-}"""
 OUTLINE = "getComputedStyle(document.activeElement).outlineStyle"
 
 
@@ -99,16 +95,6 @@ def test_buttons_keys_and_slider_reach_every_frame_and_stop_at_the_ends(
     assert [state(other)[0] for other in others] == [[0]] * 4
 
 
-def test_clicks_in_the_middle_of_a_flight_end_where_they_lead(open_page):
-    screen, film = open_page(clock=True)
-    for button in (FORWARD, FORWARD, BACK, FORWARD, BACK, BACK, FORWARD):
-        film.locator(button).click()
-        screen.clock.run_for(90)
-    expect(screen, film, 1)
-    screen.clock.run_for(600)
-    expect(screen, film, 1)
-
-
 def test_it_plays_to_the_last_frame_and_ends_there(open_page):
     screen, film = open_page(clock=True)
     toggle = film.locator(PLAY)
@@ -149,16 +135,6 @@ def test_stepping_back_flies_back_from_the_later_frame(open_page):
     assert state(film)[0] == [LAST]  # it stays until all has flown back
     screen.clock.run_for(450)
     expect(screen, film, LAST - 1)
-
-
-def test_nothing_below_a_film_moves_while_it_plays(open_page):
-    screen, film = open_page()
-    height = screen.evaluate(BELOW)
-    for button in [FORWARD] * 3 + [BACK] * 2:
-        film.locator(button).click()
-        assert screen.evaluate(BELOW) == pytest.approx(height)
-        screen.wait_for_function(LANDED)
-        assert screen.evaluate(BELOW) == pytest.approx(height)
 
 
 def test_a_frame_is_read_aloud_and_controls_are_large(open_page):

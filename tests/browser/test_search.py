@@ -171,12 +171,6 @@ def test_a_long_traceback_is_searched_by_its_message(visit):
 # -------------------------------------------------------------------- how it behaves
 
 
-def test_nothing_says_that_nothing_was_found(visit):
-    screen = visit().open("search.html?q=qwxyzzyvlorptan")
-    screen.get_by_role("status").get_by_text("Nothing in this book").wait_for()
-    assert screen.locator("#find-results li").count() == 0
-
-
 def test_a_key_leads_to_the_field_and_enter_to_the_results(visit):
     screen = visit().open("arrays/meshes.html")
     screen.keyboard.press("/")
@@ -222,19 +216,6 @@ def test_what_is_typed_before_the_scripts_are_there_stays(visit, server, page, k
     screen.wait_for_function("document.activeElement?.value == 'halo exchange'")
     screen.keyboard.press("Enter")
     screen.locator("#find-results a[href*='per-device/halo']").first.wait_for()
-
-
-@pytest.mark.parametrize("width", [641, 390])
-def test_the_front_page_has_the_mark_and_a_field_or_a_button(visit, width):
-    screen = visit(width=width).open("index.html")
-    header = screen.locator(".bd-header-article")
-    assert header.get_by_role("link", name="Shardbook").is_visible()
-    if width == 390:
-        header.get_by_role("link", name="Search", exact=True).click()
-    else:
-        header.get_by_role("searchbox").press("Enter")
-    screen.wait_for_url("**/search.html*")
-    assert screen.evaluate("document.activeElement.id") == "find-field"
 
 
 def test_a_field_of_one_line_takes_the_message_of_a_traceback(visit):

@@ -120,6 +120,7 @@ def test_each_page_offers_its_notebook_and_its_markdown(visit):
         text, file = (SITE / page).read_text(), SITE / page
         links = re.findall(r'href="([^"]+)" download class="btn', text)
         assert links == [f"{file.stem}.ipynb", f"{file.stem}.md"], page
+        assert "Toggle hidden content" not in text, page  # MyST-NB's name of a cell
         nbformat.validate(json.loads(file.with_suffix(".ipynb").read_text()))
         assert re.search(r"^# .", file.with_suffix(".md").read_text(), re.M), page
     screen = visit().open(PAGE)

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import zlib
 from pathlib import Path
 from posixpath import dirname, normpath
 
@@ -69,6 +70,22 @@ def test_no_page_is_heavier_than_allowed(visit, server):
     whole = {page: page_files(page) | more for page in PAGES}
     assert max(map(len, whole.values())) <= REQUESTS
     assert max(map(weight, whole.values())) <= MOST
+
+
+def test_each_page_loads_one_style_sheet_one_script_and_its_own():
+    """The script by its content, or a browser would go on with an old one."""
+    script = (SITE / "_static/bundle.js").read_bytes()
+    common = f"bundle.js?v={zlib.crc32(script):08x}"
+    for page in PAGES:
+        text = (SITE / page).read_text()
+        files = {Path(file).name for file in page_files(page)}
+        files = {file for file in files if file.endswith((".css", ".js"))}
+        assert files >= {"bundle.css", "bundle.js"}, page
+        assert len({Path(file).stem for file in files}) <= 2, page
+        assert text.index(common) > text.index("</main>"), page
+        assert re.search(r"bundle\.css\?v=\w", text), page
+        scripts = re.findall(r"<script\b[^>]*\bsrc=[^>]*>", text)
+        assert all("defer" in script for script in scripts), page
 
 
 @pytest.mark.parametrize("name", EXPLORERS)

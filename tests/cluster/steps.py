@@ -1,7 +1,6 @@
 """Counts in all processes together, keeps the number in a file, goes on from there.
 
 steps.py          until somebody sends SIGTERM; in the second life to 10
-steps.py bug      fails at once
 """
 
 import sys
@@ -15,7 +14,6 @@ jax.distributed.initialize()
 me, file = jax.process_index(), Path("step")
 start = step = int(file.read_text()) if file.exists() else 0
 multihost_utils.sync_global_devices("all have read")
-assert "bug" not in sys.argv
 while step < 10 or start == 0:
     step += 1
     multihost_utils.sync_global_devices(f"step {step}")
