@@ -264,6 +264,22 @@ def test_a_system_with_no_solution_in_its_type_is_no_success():
                 assert not residual <= 1e-5
 
 
+@pytest.mark.parametrize("s", [1, 3])
+def test_steps_beyond_the_solution_change_nothing(s):
+    """Rounding may leave p with p^T A p = 0: of one number, after one step, it does."""
+    random = np.random.default_rng(2)
+
+    def run(b, d):
+        return s_step_cg(powers_of(lambda v: d * v), b, AXES, s, Stop(1e-6, 40)).x
+
+    with devices((1, 1)):
+        program = by_block(run, BLOCKS)
+        for _ in range(20):
+            b, d = np.float32(random.random((2, 1, 1)))
+            d = (1 + d) / 2
+            np.testing.assert_allclose(program(put(b), put(d)), b / d, rtol=1e-5)
+
+
 def test_the_residual_is_that_of_the_result():
     """Not of the recurrence, which goes on falling where rounding stops the rest."""
     b = field()
@@ -296,9 +312,10 @@ def values(diagonal, beside):
     return np.linalg.eigvalsh(full.astype(float))
 
 
-def test_lanczos_finds_the_outer_eigenvalues_in_one_sum_a_step():
+@pytest.mark.parametrize("mesh", [(2, 4), (3, 2)])
+def test_lanczos_finds_the_outer_eigenvalues_in_one_sum_a_step(mesh):
     true = np.linalg.eigvalsh(matrix())
-    with devices((3, 2), AUTO):
+    with devices(mesh):
         run = tridiagonal(60).lower(put(field())).compile()
         assert measure(run).counts["all-reduce"] == 60 + 2
         found = values(*run(put(field())))
@@ -315,15 +332,18 @@ def test_lanczos_of_an_eigenvector_stops_growing():
         assert np.isfinite(diagonal).all()
 
 
+def cg_until(tol):
+    """Return a call that stops at this tolerance."""
+    return lambda b: cg(stencil, b, AXES, stop=Stop(tol))
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda b: cg(stencil, b.astype(int), AXES), "b is int32: pass floating-point"),
         (lambda b: cg(stencil, [1.0], AXES), "b is list: pass floating-point"),
-        (
-            lambda b: cg(stencil, b, AXES, stop=Stop(np.nan)),
-            r"Stop\(tol=nan, .*pass numbers",
-        ),
+        (cg_until(-1), r"Stop\(tol=-1, .*pass numbers"),
+        (cg_until(np.nan), r"Stop\(tol=nan, .*pass numbers"),
         (lambda b: s_step_cg(powers_of(stencil), b, AXES, 0), "s = 0 for b of float32"),
         (lambda b: s_step_cg(powers_of(stencil), b * 1j, AXES, 2), "pass s >= 1 and"),
         (lambda b: lanczos(stencil, b, AXES, 0), "0 steps give no matrix"),
