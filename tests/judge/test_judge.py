@@ -78,6 +78,7 @@ def test_a_right_value_is_accepted(answer, expected):
     judge.value(answer, expected).require()
 
 
+SQUARE = np.array([[1.0, 2.0], [3.0, 4.0]])
 VALUES = [  # answer, expected: the file says what is wrong
     (3584, 448),
     (56, 448),
@@ -108,6 +109,11 @@ VALUES = [  # answer, expected: the file says what is wrong
     (np.arange(3), 3),
     (np.arange(3), np.arange(4)),
     ([1, 2, 3], np.arange(3)),
+    (SQUARE.T, SQUARE),
+    (8 * SQUARE, SQUARE),
+    (0 * SQUARE, SQUARE),
+    (np.where(SQUARE == 4, np.nan, SQUARE), SQUARE),
+    (np.where(SQUARE == 2, np.inf, SQUARE), SQUARE),
 ]
 PROGRAMS = [  # no function, or one that returns no array
     None,
@@ -142,14 +148,6 @@ def test_every_wrong_entry_of_an_answer_is_named_and_none_given_away():
 # --------------------------------------------------------------------- an array
 
 
-def test_an_array_is_a_value_wherever_it_lies(mesh):
-    x = table("x", "y")
-    expected = np.arange(64.0).reshape(8, 8)
-    assert judge.value(x, expected).passed
-    twice = judge.value(2 * x, expected)
-    assert twice.reasons == ("the answer is 2 times the right one",)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "complex64"])
 def test_values_are_compared_in_the_tolerance_of_their_dtype(dtype):
     wanted = jnp.asarray(np.linspace(1, 2, 8), dtype)
@@ -177,21 +175,6 @@ def test_small_values_beside_large_ones_may_carry_the_rounding_of_the_large():
     wanted = np.array([1e6, 1e-3], np.float32)
     assert compare(wanted + np.float32([0, 1e-2]), wanted, 2e-5) is None
     assert compare(wanted + np.float32([0, 1e3]), wanted, 2e-5) is not None
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ([[1, 3], [2, 4]], "is transposed"),
-        ([[8, 16], [24, 32]], "is 8 times the right one"),
-        ([[0, 0], [0, 0]], "at [0, 0] is 0, wanted is 1; 4 of 4 elements are wrong"),
-        ([[1, 2], [3, np.nan]], "at [1, 1] is nan, wanted is 4; 1 of 4"),
-        ([[1, np.inf], [3, 4]], "at [0, 1] is inf, wanted is 2; 1 of 4"),
-    ],
-)
-def test_it_says_how_an_array_is_wrong(answer, reason):
-    wanted = np.array([[1.0, 2.0], [3.0, 4.0]])
-    assert reason in compare(np.array(answer, float), wanted, 1e-5)
 
 
 def test_random_keys_are_values_too():
