@@ -58,7 +58,8 @@ def test_a_listing_begins_with_its_decorators_and_ends_with_its_code(module):
 def test_a_page_shows_the_same_listing(module, tmp_path):
     fence = "```{{literalinclude}} ../src/less.py\n{}```\n"
     page = "# Less\n\n" + fence.format(":pyobject: half\n") + fence.format("")
-    site = Site(tmp_path, {"index.md": page}, extensions=["myst_parser", "listings"])
+    settings = {"extensions": ["myst_nb", "listings"], "nb_execution_mode": "off"}
+    site = Site(tmp_path, {"index.md": page}, **settings)
     assert site.warnings == ""
     assert site("index.html").count("Nothing is rounded") == 1  # in the whole file
     assert site("index.html").count("This is code, as it is") == 2
