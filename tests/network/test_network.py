@@ -1,10 +1,11 @@
 """What leaves a host: counted, by formula, and as it was measured."""
 
 import csv
+from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import network_cost as tool
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from examples.network import leaving, messages, sum_by_hosts
 
 P = jax.P
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "src" / "examples" / "network.py"
 
 
 def mesh_of(shape, kind=AxisType.Explicit):
@@ -30,12 +30,8 @@ def summed(x):
 
 
 def flat(x):
-    add = jax.shard_map(
-        lambda block: lax.psum(block, ("x", "y")),
-        in_specs=P(("x", "y")),
-        out_specs=P(),
-    )
-    return add(x)
+    add = partial(lax.psum, axis_name=("x", "y"))
+    return jax.shard_map(add, in_specs=P(("x", "y")), out_specs=P())(x)
 
 
 # ------------------------------------------------------------------------- the sum
@@ -46,7 +42,7 @@ def flat(x):
     [
         ((2, 4), AxisType.Explicit),
         ((2, 3), AxisType.Auto),
-        *(each_week(each, AxisType.Explicit) for each in ((1, 8), (4, 2))),
+        *(each_week(each, AxisType.Explicit) for each in ((1, 8), (4, 2), (8, 1))),
     ],
 )
 def test_it_is_the_sum_of_the_blocks_and_a_host_sends_a_part(shape, kind):
@@ -84,12 +80,20 @@ def test_arrays_of_numpy_and_those_cut_otherwise_are_laid_out(kind):
             assert np.array_equal(summed(x), numbers.reshape(8, 16).sum(0))
 
 
-def test_what_does_not_add_up_is_refused():
-    with jax.set_mesh(mesh_of((2, 4))):
-        with pytest.raises(ValueError, match="bool does not add up: pass an array of"):
-            summed(np.ones(64, bool))
-        with pytest.raises(ValueError, match="list does not add up: pass an array of"):
-            summed([1.0] * 64)
+@pytest.mark.parametrize(
+    ("x", "outer", "words"),
+    [
+        (np.ones(64, bool), "x", "bool does not add up: pass an array of"),
+        ([1.0] * 64, "x", "list does not add up: pass an array of"),
+        (np.ones(24), "x", "cannot be cut into 8 blocks of 4 parts"),
+        (np.ones(()), "x", "cannot be cut into 8 blocks of 4 parts"),
+        (np.ones(64), "host", "no mesh axis .*host"),
+    ],
+    ids=["truth", "list", "parts", "scalar", "axis"],
+)
+def test_what_cannot_be_summed_is_refused(x, outer, words):
+    with jax.set_mesh(mesh_of((2, 4))), pytest.raises(ValueError, match=words):
+        sum_by_hosts(x, inner="y", outer=outer)
 
 
 def test_its_gradient_is_that_of_psum():
@@ -104,16 +108,6 @@ def test_its_gradient_is_that_of_psum():
     assert gradients[0].sharding.is_equivalent_to(x.sharding, 1)
 
 
-def test_a_block_that_cannot_be_cut_and_other_axes_are_refused():
-    with jax.set_mesh(mesh_of((1, 8))):
-        for x in jnp.ones(24), jnp.ones(()):
-            complaint = "cannot be cut into 8 blocks of 8 parts"
-            with pytest.raises(ValueError, match=complaint):
-                summed(x)
-        with pytest.raises(ValueError, match=r"no mesh axis .*host"):
-            sum_by_hosts(jnp.ones(64), inner="y", outer="host")
-
-
 # --------------------------------------------------------------------- who sends what
 
 
@@ -121,20 +115,16 @@ def collective(kind, groups, size=24, times=1):
     return Collective(kind, size, None, groups, times)
 
 
-def test_an_all_to_all_sends_straight_to_everybody():
-    found = messages(collective("all-to-all", ((0, 1, 2),)))
-    everybody = [(a, b) for a in range(3) for b in range(3) if a != b]
-    assert sorted(found) == [(a, b, 8) for a, b in everybody]
-
-
-def test_a_permutation_sends_along_its_pairs():
-    found = messages(collective("collective-permute", ((0, 2), (2, 0))))
-    assert [*found] == [(0, 2, 24), (2, 0, 24)]
-
-
-def test_the_others_go_around_in_the_order_of_the_group():
-    found = [*messages(collective("all-gather", ((0, 2, 1),)))]
-    assert found == [(0, 2, 48), (2, 1, 48), (1, 0, 48)]
+@pytest.mark.parametrize(
+    ("kind", "groups", "sent"),
+    [
+        ("all-to-all", [(0, 1, 2)], [(a, b, 8) for a, b in permutations(range(3), 2)]),
+        ("collective-permute", [(0, 2), (2, 0)], [(0, 2, 24), (2, 0, 24)]),
+        ("all-gather", [(0, 2, 1)], [(0, 2, 48), (2, 1, 48), (1, 0, 48)]),
+    ],
+)
+def test_messages_go_straight_to_the_target_or_around_the_group(kind, groups, sent):
+    assert [*messages(collective(kind, groups))] == sent
 
 
 def test_what_stays_with_a_host_is_not_counted():
@@ -149,22 +139,19 @@ def test_a_loop_counts_as_often_as_it_runs():
     assert leaving(program, [0, 1]) == {0: 5 * 24, 1: 5 * 24}
 
 
-def test_a_loop_of_unknown_length_is_refused():
-    program = Program((collective("all-reduce", ((0, 1),), times=None),))
-    with pytest.raises(ValueError, match="give the loop a fixed length"):
+@pytest.mark.parametrize(
+    ("group", "times", "words"),
+    [
+        ((0, 1), None, "give the loop a fixed length"),
+        ((0, 1, 2), 1, "more devices than the 2 in hosts"),
+    ],
+)
+def test_a_loop_of_unknown_length_and_a_program_of_more_devices_are_refused(
+    group, times, words
+):
+    program = Program((collective("all-reduce", (group,), times=times),))
+    with pytest.raises(ValueError, match=words):
         leaving(program, [0, 1])
-
-
-def test_a_program_of_more_devices_is_refused():
-    program = Program((collective("all-reduce", ((0, 1, 2),)),))
-    with pytest.raises(ValueError, match="more devices than the 2 in hosts"):
-        leaving(program, [0, 1])
-
-
-@pytest.mark.parametrize("devices", [each_week(1), 8])
-def test_it_runs_as_a_script(run, devices):
-    printed = run(SCRIPT, devices=devices)
-    assert printed.endswith(f" {devices}.0\n")
 
 
 # ------------------------------------------------------------------------ kept data
@@ -173,40 +160,30 @@ def test_it_runs_as_a_script(run, devices):
 with (ROOT / "docs/processes/data/network.csv").open(newline="") as file:
     ROWS = list(csv.DictReader(file))
 CASES = [(row["program"], row["order"], int(row["block"])) for row in ROWS]
-LARGE = [row for row in ROWS if int(row["block"]) >= tool.BLOCK]
-each_program = pytest.mark.parametrize("name", tool.PROGRAMS)
 
 
-def milliseconds(name, order, rate, block=tool.BLOCK):
-    wanted = name, order, rate, str(block)
+def milliseconds(name, order, rate):
+    wanted = name, order, rate, str(tool.BLOCK)
     keys = "program", "order", "rate", "block"
     (row,) = (row for row in ROWS if tuple(row[key] for key in keys) == wanted)
     return float(row["milliseconds"])
 
 
 def test_every_case_is_there_in_order():
-    assert [row["rate"] for row in ROWS] == [
-        rate for rate in tool.RATES for _ in tool.cases(rate)
-    ]
-    assert [case for rate in tool.RATES for case in tool.cases(rate)] == CASES
+    cases = [(rate, *case) for rate in tool.RATES for case in tool.cases(rate)]
+    rates = [row["rate"] for row in ROWS]
+    assert cases == [(rate, *case) for rate, case in zip(rates, CASES, strict=True)]
 
 
-def test_every_row_names_the_kernel():
-    for row in ROWS:
+def test_every_row_names_the_kernel_and_has_the_bytes_of_the_formula_of_today():
+    for row, case in zip(ROWS, CASES, strict=True):
         assert [*row][: len(tool.COLUMNS)] == [*tool.COLUMNS]
         assert len(row["linux"].split(".")) == 3
-
-
-def test_every_row_has_the_bytes_of_the_formula_of_today():
-    for row, case in zip(ROWS, CASES, strict=True):
-        assert int(row["theory"]) == tool.theory(*case)
-
-
-def test_hosts_sent_at_most_six_percent_more():
-    for row in LARGE:
         theory = int(row["theory"])
-        for host in ("host0", "host1"):
-            assert theory <= int(row[host]) < 1.06 * theory + 4096, row
+        assert theory == tool.theory(*case)
+        if int(row["block"]) >= tool.BLOCK:  # hosts sent at most six percent more
+            for host in "host0", "host1":
+                assert theory <= int(row[host]) < 1.06 * theory + 4096, row
 
 
 def test_at_the_slow_end_bytes_decide_and_at_the_fast_end_steps():
@@ -228,8 +205,8 @@ def test_the_order_of_the_mesh_decides_which_transpose_is_slow(rate):
 
 
 def test_a_mixed_order_makes_the_sum_slow():
-    flat_ = [milliseconds("flat", order, "100mbit") for order in ("rows", "mixed")]
-    assert flat_[1] > 3 * flat_[0]
+    rows, mixed = (milliseconds("flat", o, "100mbit") for o in ("rows", "mixed"))
+    assert mixed > 3 * rows
 
 
 # -------------------------------------------------------------- what the tool measures
@@ -241,9 +218,8 @@ def halved(group, size, hosts):
     In step k a device swaps a half of what it still has with that at distance 2**k. In
     the end the parts lie in bit-reversed order, and go where they belong.
     """
-    count = len(group)
+    count, sent = len(group), 0
     bits = count.bit_length() - 1
-    sent = 0
     for place, device in enumerate(group):
         pairs = [(place ^ 2**step, size / 2 ** (step + 1)) for step in range(bits)]
         reverse = int(f"{place:0{bits}b}"[::-1], 2)
@@ -253,7 +229,7 @@ def halved(group, size, hosts):
     return sent
 
 
-@each_program
+@pytest.mark.parametrize("name", tool.PROGRAMS)
 def test_its_formulas_are_those_of_the_compiled_program(name):
     program, size = tool.PROGRAMS[name], 2**15
     for order, blocks in program.blocks.items():
