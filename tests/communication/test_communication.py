@@ -3,7 +3,6 @@ import math
 import re
 from dataclasses import replace
 from functools import partial
-from textwrap import dedent
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +54,6 @@ def wide():
 # Bytes known by hand. A block is [16, 8] of four bytes each.
 
 BLOCK = 16 * 8 * 4
-
 
 gather = partial(lax.all_gather, axis_name="x", tiled=True)
 scatter = partial(lax.psum_scatter, axis_name="x", tiled=True)
@@ -282,12 +280,16 @@ def test_memory_is_what_the_compiler_reserves_also_once_compiled(wide):
 MESH = {"x": 4, "y": 2}
 
 
+def computation(name, *lines, after=""):
+    """The text of a computation of eight numbers, `p`, that has these lines."""
+    head = f"{name} (p: f32[8]) -> f32[8] {{", "%p = f32[8]{0} parameter(0)"
+    return "\n  ".join([*head, *lines]) + f"\n}}{after}\n\n"
+
+
 def program_of(*lines, before=""):
     """A program of eight devices whose entry has these lines."""
-    entry = "\n".join(f"  {line}" for line in lines)
     header = "HloModule m, is_scheduled=true, num_partitions=8\n\n"
-    text = f"{header}{dedent(before)}\nENTRY %main (p: f32[8]) -> f32[8] {{\n"
-    return read(f"{text}  %p = f32[8]{{0}} parameter(0)\n{entry}\n}}\n", MESH)
+    return read(f"{header}{before}{computation('ENTRY %main', *lines)}", MESH)
 
 
 LINES = (0, 2, 4, 6), (1, 3, 5, 7)
@@ -344,12 +346,11 @@ def test_a_wrapped_collective_is_followed_from_its_start_only():
         "%s = ((f32[8]{0}), f32[1]{0}, u32[]) async-start(%p), calls=%wrapped",
         "%u = ((f32[8]{0}), f32[1]{0}, u32[]) async-update(%s), calls=%wrapped",
         "ROOT %d = f32[1]{0} async-done(%u), calls=%wrapped",
-        before="""
-        %wrapped (q: f32[8]) -> f32[1] {
-          %q = f32[8]{0} parameter(0)
-          ROOT %r = f32[1]{0} reduce-scatter(%q), replica_groups={}, to_apply=%add
-        }, execution_thread="main"
-        """,
+        before=computation(
+            "%wrapped",
+            "ROOT %r = f32[1]{0} reduce-scatter(%p), replica_groups={}, to_apply=%add",
+            after=', execution_thread="main"',
+        ),
     )
     assert program.counts == {"reduce-scatter": 1}
     assert program.sent == 28
@@ -361,19 +362,20 @@ def test_a_sum_that_is_fused_with_its_slice_is_a_reduce_scatter(name):
     program = program_of(
         f"%f = f32[4]{{0}} fusion(%p), kind=kCustom, calls=%{name}",
         "ROOT %r = f32[4]{0} all-reduce(%f), replica_groups={{0,1,2,3}}",
-        before=f"""
-        %{name} (q: f32[8]) -> f32[4] {{
-          %q = f32[8]{{0}} parameter(0)
-          %z = f32[] constant(0)
-          %pad = f32[32]{{0}} pad(%q, %z), padding=0_24
-          %sum = f32[32]{{0}} all-reduce(%pad), replica_groups={{}}, to_apply=%add
-          %i = u32[] partition-id()
-          ROOT %s = f32[4]{{0}} dynamic-slice(%sum, %i), dynamic_slice_sizes={{4}}
-        }}
-        """,
+        before=computation(
+            f"%{name}",
+            "%z = f32[] constant(0)",
+            "%pad = f32[32]{0} pad(%p, %z), padding=0_24",
+            "%sum = f32[32]{0} all-reduce(%pad), replica_groups={}, to_apply=%add",
+            "%i = u32[] partition-id()",
+            "ROOT %s = f32[4]{0} dynamic-slice(%sum, %i), dynamic_slice_sizes={4}",
+        ),
     )
     assert program.counts == {"all-reduce": 1, "reduce-scatter": 1}
     assert program.sent == 7 * 128 // 8 + 2 * 3 * 16 // 4
+
+
+SUM = "ROOT %r = f32[8]{0} all-reduce(%p), replica_groups={{0,1},{2,3}}"
 
 
 def test_a_call_and_a_custom_call_are_followed():
@@ -382,12 +384,7 @@ def test_a_call_and_a_custom_call_are_followed():
         "%b = f32[8]{0} fusion(%a), kind=kCustom, calls=%inner",
         'ROOT %c = f32[8]{0} custom-call(%b), custom_call_target="offload", '
         "called_computations={%inner, %inner}",
-        before="""
-        %inner (q: f32[8]) -> f32[8] {
-          %q = f32[8]{0} parameter(0)
-          ROOT %r = f32[8]{0} all-reduce(%q), replica_groups={{0,1},{2,3}}
-        }
-        """,
+        before=computation("%inner", SUM),
     )
     assert program.counts == {"all-reduce": 4}
 
@@ -395,7 +392,7 @@ def test_a_call_and_a_custom_call_are_followed():
 def test_a_collective_that_fusions_share_is_counted_where_it_starts():
     # XLA:TPU flies a gather over a product: three fusions repeat it, one starts it
     gather = (
-        "f32[64]{0:T(256)} all-gather(%q), channel_id=1, replica_groups={}, "
+        "%a = f32[64]{0:T(256)} all-gather(%p), channel_id=1, replica_groups={}, "
         'frontend_attributes={chain_id="0"}, backend_config={"flag_configs":[],'
         '"async_collective_fusion_config":{"flag_start":"-1","flag_end":"-1"}}'
     )
@@ -405,26 +402,19 @@ def test_a_collective_that_fusions_share_is_counted_where_it_starts():
         "%g = f32[8]{0:T(256)} get-tuple-element(%s), index=0",
         "%f = f32[64]{0} fusion(%g), kind=kOutput, calls=%async_collective_fusion.7",
         "ROOT %d = f32[64]{0} fusion(%g), kind=kCustom, calls=%end",
-        before=f"""
-        %begin (q: f32[8]) -> (f32[8], s32[2]) {{
-          %q = f32[8]{{0}} parameter(0)
-          %a = {gather}
-          ROOT %c = (f32[8]{{0}}, s32[2]{{0:S(4)}}) custom-call(%a), \
-custom_call_target="AsyncCollectiveStart"
-        }}
-
-        %async_collective_fusion.7 (q: f32[8]) -> f32[64] {{
-          %q = f32[8]{{0}} parameter(0)
-          ROOT %a = {gather}
-        }}
-
-        %end (q: f32[8]) -> f32[64] {{
-          %q = f32[8]{{0}} parameter(0)
-          %a = {gather}
-          ROOT %c = f32[64]{{0}} custom-call(%q, %a), \
-custom_call_target="AsyncCollectiveDone"
-        }}
-        """,
+        before=computation(
+            "%begin",
+            gather,
+            "ROOT %c = (f32[8]{0}, s32[2]{0:S(4)}) custom-call(%a), "
+            'custom_call_target="AsyncCollectiveStart"',
+        )
+        + computation("%async_collective_fusion.7", f"ROOT {gather}")
+        + computation(
+            "%end",
+            gather,
+            "ROOT %c = f32[64]{0} custom-call(%p, %a), "
+            'custom_call_target="AsyncCollectiveDone"',
+        ),
     )
     assert program.counts == {"all-gather": 1}
     assert program.collectives[0].axes == ("x", "y")
@@ -440,14 +430,13 @@ def test_a_collective_on_a_sparse_core_is_followed_from_its_start():
         "%u = ((f32[8]{0}), f32[64]{0}) custom-call-update(%s, %p), "
         "output_to_operand_aliasing={{2,0}: (0, {2,0}), {2,1}: (0, {2,1})}",
         "ROOT %d = f32[64]{0} custom-call-done(%u)",
-        before="""
-        %called_computation.2 (param_0.9: f32[8]) -> f32[64] {
-          %param_0.9 = f32[8]{0:T(256)} parameter(0)
-          %tuple.6 = (f32[8]{0:T(256)}) tuple(%param_0.9)
-          %get-tuple-element.4 = f32[8]{0:T(256)} get-tuple-element(%tuple.6), index=0
-          ROOT %g = f32[64]{0} all-gather(%get-tuple-element.4), replica_groups={}
-        }, execution_thread="sparsecore"
-        """,
+        before=computation(
+            "%called_computation.2",
+            "%tuple.6 = (f32[8]{0:T(256)}) tuple(%p)",
+            "%element.4 = f32[8]{0:T(256)} get-tuple-element(%tuple.6), index=0",
+            "ROOT %g = f32[64]{0} all-gather(%element.4), replica_groups={}",
+            after=', execution_thread="sparsecore"',
+        ),
     )
     assert program.counts == {"all-gather": 1}
     assert program.sent == 7 * 32
@@ -515,7 +504,6 @@ def loop(counter, bound, direction, config="", fused=False):
         "fusion(%i, %s), kind=kLoop, calls=%next" if fused else f"{change}(%i, %s)"
     )
     state = "(s32[], f32[8]{0:T(256)}, s32[]{:T(128)S(6)}, /*index=3*/s32[])"
-    types = "(s32[], f32[8], s32[], s32[])"
     return program_of(
         f"%i0 = s32[]{{:T(128)}} constant({start})",
         "%i = s32[] copy(%i0)",
@@ -524,33 +512,32 @@ def loop(counter, bound, direction, config="", fused=False):
         f"%t = {state} tuple(%i, %p, %n, /*index=3*/%constant.2)",
         f"%w = {state} while(%t), condition=%cond, body=%body.sunk{config}",
         "ROOT %r = f32[8]{0} get-tuple-element(%w), index=1",
-        before=f"""
-        %next (a: s32[], b: s32[]) -> s32[] {{
-          %a = s32[] parameter(0)
-          %b = s32[] parameter(1)
-          ROOT %c = s32[] {change}(%a, %b)
-        }}
-
-        %cond (wide.t: {types}) -> pred[] {{
-          %wide.t = {state} parameter(0)
-          %i = s32[] get-tuple-element(%wide.t), index=0
-          %n = s32[] get-tuple-element(%wide.t), index=2
-          ROOT %lt = pred[]{{:T(512)}} compare(%i, %n), direction={direction}, \
-backend_config={{"flag_configs":[]}}
-        }}
-
-        %body.sunk (t: {types}) -> {types} {{
-          %t = {state} parameter(0)
-          %slot = s32[] get-tuple-element(%t), index=0
-          %i = s32[]{{:T(128)}} copy(%slot)
-          %s = s32[]{{:T(128)}} get-tuple-element(%t), index=3
-          %j = s32[] {stepped}
-          %b = f32[8]{{0}} get-tuple-element(%t), index=1
-          %sum = f32[8]{{0}} all-reduce(%b), replica_groups={{}}
-          %n = s32[] get-tuple-element(%t), index=2
-          ROOT %u = {state} tuple(%j, %sum, %n, /*index=3*/%s)
-        }}
-        """,
+        before=computation(
+            "%next",
+            "%a = s32[] parameter(0)",
+            "%b = s32[] parameter(1)",
+            f"ROOT %c = s32[] {change}(%a, %b)",
+        )
+        + computation(
+            "%cond",
+            f"%wide.t = {state} parameter(0)",
+            "%i = s32[] get-tuple-element(%wide.t), index=0",
+            "%n = s32[] get-tuple-element(%wide.t), index=2",
+            f"ROOT %lt = pred[]{{:T(512)}} compare(%i, %n), direction={direction}, "
+            'backend_config={"flag_configs":[]}',
+        )
+        + computation(
+            "%body.sunk",
+            f"%t = {state} parameter(0)",
+            "%slot = s32[] get-tuple-element(%t), index=0",
+            "%i = s32[]{:T(128)} copy(%slot)",
+            "%s = s32[]{:T(128)} get-tuple-element(%t), index=3",
+            f"%j = s32[] {stepped}",
+            "%b = f32[8]{0} get-tuple-element(%t), index=1",
+            "%sum = f32[8]{0} all-reduce(%b), replica_groups={}",
+            "%n = s32[] get-tuple-element(%t), index=2",
+            f"ROOT %u = {state} tuple(%j, %sum, %n, /*index=3*/%s)",
+        ),
     ).counts
 
 
@@ -602,36 +589,27 @@ def test_the_condition_of_a_loop_runs_once_more_than_its_body():
     program = program_of(
         "ROOT %w = f32[8]{0} while(%p), condition=%cond, body=%body, "
         'backend_config={"known_trip_count":{"n":"3"}}',
-        before="""
-        %cond (p: f32[8]) -> pred[] {
-          %p = f32[8]{0} parameter(0)
-          %r = f32[8]{0} all-reduce(%p), replica_groups={}
-          ROOT %c = pred[] custom-call(%r)
-        }
-
-        %body (p: f32[8]) -> f32[8] {
-          %p = f32[8]{0} parameter(0)
-          ROOT %r = f32[8]{0} collective-permute(%p), source_target_pairs={{0,1},{1,0}}
-        }
-        """,
+        before=computation(
+            "%cond",
+            "%r = f32[8]{0} all-reduce(%p), replica_groups={}",
+            "ROOT %c = pred[] custom-call(%r)",
+        )
+        + computation(
+            "%body",
+            "ROOT %r = f32[8]{0} collective-permute(%p), "
+            "source_target_pairs={{0,1},{1,0}}",
+        ),
     )
     assert program.counts == {"all-reduce": 4, "collective-permute": 3}
 
 
 def test_both_spellings_of_branches_are_followed():
-    branch = """
-        %left (p: f32[8]) -> f32[8] {
-          %p = f32[8]{0} parameter(0)
-          ROOT %r = f32[8]{0} all-reduce(%p), replica_groups={}
-        }
-    """
     for names in (
         "true_computation=%left, false_computation=%left",
         "branch_computations={%left, %left}",
     ):
-        program = program_of(
-            f"ROOT %c = f32[8]{{0}} conditional(%p, %p, %p), {names}", before=branch
-        )
+        chosen = f"ROOT %c = f32[8]{{0}} conditional(%p, %p, %p), {names}"
+        program = program_of(chosen, before=computation("%left", SUM))
         assert program.counts == {"all-reduce": 2}
         assert all(c.conditional for c in program.collectives)
 
