@@ -3,6 +3,7 @@
 import numpy as np
 from fuzzing import Target, make_tests
 from meshes.fuzz_meshes import SPECS, anything, blocks
+from pictures.fuzz_pictures import all_there
 
 from examples import films
 
@@ -22,12 +23,6 @@ def recorded(a):
     first, *_, last = films.record([lambda a: a] * 2, a)
     assert last.pairs == ()
     return places(first.held, a) & places(last.held, a)
-
-
-def all_there(p, arrays, result, expected):
-    """Each place of the mesh has its shard."""
-    assert result.all()
-    assert len(result) == np.prod([*p["mesh"].values()])
 
 
 def target(name, call):

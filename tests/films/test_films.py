@@ -74,25 +74,21 @@ def gather_turns(mesh, axis="x", fault=(1, 0, 0)):
     return record(steps(mesh, axis, fault=fault), placed(state, mesh))
 
 
-def scatter_turns(mesh):
-    """Record a reduce-scatter: device d gives 2**d to every sum."""
-    state = np.repeat(2.0 ** np.arange(mesh.size)[:, None], mesh.size, 1)
-    return record(steps(mesh, add=True), placed(state.astype(np.float32), mesh))
-
-
 # ------------------------------------------------------------------------- recording
 
 
-@pytest.mark.parametrize(("size", "kind"), RINGS)
-def test_a_ring_adds_what_its_neighbour_had_before(size, kind):
-    turns = scatter_turns(ring(size, kind))
+def test_a_ring_adds_what_its_neighbour_had_before():
+    """In a reduce-scatter device d gives 2**d to every sum."""
+    mesh = ring(3, AxisType.Auto)
+    state = np.repeat(2.0 ** np.arange(3)[:, None], 3, 1).astype(np.float32)
+    turns = record(steps(mesh, add=True), placed(state, mesh))
     for device, values in turns[-1].held.items():
-        assert values.ravel()[device] == 2**size - 1
+        assert values.ravel()[device] == 2**3 - 1
     for before, turn in itertools.pairwise(turns):
         came = arrived(before, turn)
-        assert len(came) == size
+        assert len(came) == 3
         for (to, place), (source, there) in came.items():
-            assert (source, there) == ((to - 1) % size, place)
+            assert (source, there) == ((to - 1) % 3, place)
             added = turn.held[to].ravel()[place] - before.held[to].ravel()[place]
             assert added == before.held[source].ravel()[place]
 
