@@ -116,7 +116,7 @@ def test_every_block_covers_its_part_of_the_frame_in_colours(spec, step, kind):
     "spec", [jax.P(), jax.P("x"), jax.P(None, "y"), jax.P("x", "y")], ids=str
 )
 def test_copies_share_a_block_in_equal_slanting_strips(spec):
-    """They fill it; the number of each lies in its strip. One alone is not cut."""
+    """They fill it; the number of each is read in its strip. One alone is not cut."""
     for group, title, _ in blocks(draw(struct((16, 8), mesh_of(2, 4), *spec))):
         width, height = outline(group)[2:]
         areas = [area(strip) for strip in fronts(group)]
@@ -132,6 +132,7 @@ def test_copies_share_a_block_in_equal_slanting_strips(spec):
             assert left < x < right
             assert top <= y - size * 0.75
             assert y <= bottom
+            assert contrast(text.get("fill"), strip.get("fill")) >= 7
 
 
 @pytest.mark.parametrize(
@@ -342,16 +343,6 @@ def test_the_colours_differ_for_every_eye(eye):
     labs = [lab(matrix @ channels(colour)) for colour in COLOURS]
     assert len(set(COLOURS)) == 8
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(labs, 2)) > 12
-
-
-@pytest.mark.parametrize("spec", [("x", "y"), ()])
-def test_every_number_has_contrast(spec):
-    found = set()
-    for group, *_ in blocks(draw(struct((16, 16), mesh_of(2, 4), *spec))):
-        for text, strip in zip(group.iter(f"{SVG}text"), fronts(group), strict=True):
-            assert contrast(text.get("fill"), strip.get("fill")) >= 7
-            found.add(strip.get("fill"))
-    assert found == {*COLOURS}
 
 
 @pytest.mark.parametrize("spec", [jax.P(), jax.P("x"), jax.P("x", "y")], ids=str)
