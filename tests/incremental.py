@@ -27,6 +27,7 @@ from book.marks import (
 
 CLUSTER = "tests/cluster"
 ENGINE_TESTS = re.compile(r"tests/(test_\w+\.py|browser/)")
+TABLE = re.compile(r"(docs/(.*/)?data|tests/readers|tests/search)/[^/]+\.(csv|toml)")
 WORD = re.compile(r"\w+")
 TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
 
@@ -69,17 +70,21 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     """Return what the tests of one module may depend on.
 
     That is the whole tree but other modules, and their tests, of which no word is in
-    the tests (no module imports another), and prose that they do not name.
+    the tests (no module imports another), prose that they do not name, and tables of
+    pages and of readers that neither they nor their programs name.
     """
     files, text = tracked_files(), (ROOT / test).read_text()
     modules = {
         module_of(n) for n in files if n.startswith(("src/examples/", "launch/"))
     }
-    others = modules - {module_of(test)} - words_in(test)
+    words = words_in(test)
+    others = modules - {module_of(test)} - words
 
     def belongs(name: str) -> bool:
         if name.endswith(".md"):
             return name.removeprefix("docs/") in text
+        if TABLE.match(name):
+            return Path(name).stem in words
         of_module = name.startswith(("src/examples/", "tests/"))
         is_other = of_module and module_of(name) in others
         return not is_other and not ENGINE_TESTS.match(name)

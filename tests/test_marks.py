@@ -34,6 +34,8 @@ FILES = {
     "tests/lu/test_lu.py": "from examples import lu\ndef test_b():\n    assert lu.n\n",
     "tests/test_engine.py": "def test_c():\n    pass\n",
     "docs/page.md": "words\n",
+    "docs/data/halo.csv": "1\n",
+    "docs/data/other.csv": "1\n",
     ".gitignore": "__pycache__/\n.pytest_cache/\n",
 }
 ALL = {"test_a", "test_b", "test_c"}
@@ -114,6 +116,8 @@ def test_workers_mark_and_leave_out_the_same(proved, cache):
 def test_a_change_runs_what_depends_on_it(proved):
     for changed, again in (
         ("docs/page.md", set()),
+        ("docs/data/other.csv", set()),
+        ("docs/data/halo.csv", {"test_a"}),
         ("src/examples/halo.py", {"test_a"}),
         ("tests/lu/test_lu.py", {"test_b"}),
         ("pyproject.toml", {"test_a", "test_b"}),
