@@ -133,11 +133,10 @@ def test_a_signal_ends_the_children_of_a_step(run, number):
         f"child = {SLEEPER}; Path('new').write_text(str(child.pid))\n"
         "Path('new').rename('pid'); child.wait()"
     )
-    tools = str(Path(gate.__file__).parent)
-    program = f"import sys; sys.path.insert(0, {tools!r}); import gate\n"
-    program += "gate.NOX = sys.executable, 'nox.py'\n"
+    here = os.environ | {"PYTHONPATH": str(Path(gate.__file__).parent)}
+    program = "import gate, sys; gate.NOX = sys.executable, 'nox.py'\n"
     program += "gate.main(0, [gate.Step('one', 'one', 'no')])"
-    with subprocess.Popen([sys.executable, "-c", program]) as process:
+    with subprocess.Popen([sys.executable, "-c", program], env=here) as process:
         while not Path("pid").exists():
             time.sleep(0.05)
         process.send_signal(number)
