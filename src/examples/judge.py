@@ -240,13 +240,15 @@ def _fetch(arg):
 
 
 def _run(answer, args: tuple):
-    """Return what the compiled answer returns; Refused in words if it cannot run."""
+    """Return the answer jitted, and what that returns; Refused if it cannot run."""
     if not callable(answer):
         shown = _inline(answer)
         raise Refused(f"the answer is {shown}; the function itself is wanted")
 
     try:
-        outputs = jax.jit(lambda *args: _arrays(answer(*args)))(*args)
+        jax.eval_shape(lambda *args: _arrays(answer(*args)), *args)
+        run = jax.jit(answer)  # so that to measure it compiles nothing anew
+        outputs = run(*args)
     except Refused:
         raise
     except Exception as error:
@@ -255,7 +257,7 @@ def _run(answer, args: tuple):
         if pending := getattr(array.sharding, "spec", jax.P()).unreduced:
             axes = ", ".join(sorted(pending))  # such an array cannot be fetched
             raise Refused(f"its sums are pending (unreduced) over {axes}")
-    return outputs
+    return run, outputs
 
 
 def _arrays(outputs):
@@ -356,14 +358,15 @@ class Judge:
             raise ValueError(f"the reference is {_inline(reference)}: pass a function")
         expected = reference(*jax.tree.map(_fetch, args))
         try:
-            outputs = _run(answer, args)
+            run, outputs = _run(answer, args)
         except Refused as refusal:
             return Verdict((str(refusal),))
         wrong = _wrong("value", outputs, expected, jax.tree.leaves(args))
         if wrong:
             return Verdict(tuple(wrong))
         misplaced, pictures = self._judge_shardings(outputs, expected, sharding)
-        over, facts = self._over(answer, args, budget)
+        same = answer if hasattr(answer, "trace") else run  # not jitted twice
+        over, facts = self._over(same, args, budget)
         reasons = misplaced + over
         if reasons:
             first = f"the value is right, but {reasons[0]}"
