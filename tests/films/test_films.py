@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 from jax.sharding import AxisType
 from on_devices import mesh_of, on
+from pictures.test_pictures import SVG, parse
 
 from examples import films
 from examples.charts import Span, timeline
@@ -30,9 +31,6 @@ from examples.films import (
 )
 from examples.pictures import draw
 
-SVG = "{http://www.w3.org/2000/svg}"
-RINGS = [(3, AxisType.Auto), (4, AxisType.Explicit)]
-
 
 def ring(size, kind=AxisType.Explicit):
     return mesh_of(size, devices=jax.devices()[:size], kind=kind)
@@ -44,7 +42,7 @@ def blockwise(f, mesh):
     return jax.shard_map(f, mesh=mesh, in_specs=axes, out_specs=axes)
 
 
-def placed(state, mesh):
+def put(state, mesh):
     return jax.device_put(state, on(mesh, mesh.axis_names))
 
 
@@ -71,7 +69,7 @@ def gather_turns(mesh, axis="x", fault=(1, 0, 0)):
     state = np.full((mesh.size, mesh.shape[axis], 2), np.nan, np.float32)
     ranks = np.indices(mesh.devices.shape)[mesh.axis_names.index(axis)].ravel()
     state[range(mesh.size), ranks] = np.arange(mesh.size * 2).reshape(-1, 2)
-    return record(steps(mesh, axis, fault=fault), placed(state, mesh))
+    return record(steps(mesh, axis, fault=fault), put(state, mesh))
 
 
 # ------------------------------------------------------------------------- recording
@@ -81,7 +79,7 @@ def test_a_ring_adds_what_its_neighbour_had_before():
     """In a reduce-scatter device d gives 2**d to every sum."""
     mesh = ring(3, AxisType.Auto)
     state = np.repeat(2.0 ** np.arange(3)[:, None], 3, 1).astype(np.float32)
-    turns = record(steps(mesh, add=True), placed(state, mesh))
+    turns = record(steps(mesh, add=True), put(state, mesh))
     for device, values in turns[-1].held.items():
         assert values.ravel()[device] == 2**3 - 1
     for before, turn in itertools.pairwise(turns):
@@ -91,17 +89,6 @@ def test_a_ring_adds_what_its_neighbour_had_before():
             assert (source, there) == ((to - 1) % 3, place)
             added = turn.held[to].ravel()[place] - before.held[to].ravel()[place]
             assert added == before.held[source].ravel()[place]
-
-
-def test_a_block_that_goes_round_takes_the_place_of_another():
-    pairs = [(i, (i + 1) % 4) for i in range(4)]
-    shift = blockwise(lambda block: lax.ppermute(block, "x", pairs), ring(4))
-    state = placed(np.arange(8), ring(4))
-    turns = record([shift] * 3, state)
-    for before, turn in itertools.pairwise(turns):
-        spots = itertools.product(range(4), (0, 1))
-        assert arrived(before, turn) == {(d, p): ((d - 1) % 4, p) for d, p in spots}
-    assert [*map(first_holders(turns), turns[-1].held[0].ravel())] == [(1,)] * 2
 
 
 @pytest.mark.parametrize("fault", [(1, 1, 0), (-1, 0, 0), (1, 0, 1)], ids=str)
@@ -117,31 +104,31 @@ def test_what_was_not_sent_and_messages_without_anything_new_are_errors():
     turned = tuple((to, source) for source, to in after.pairs)
     with pytest.raises(ValueError, match="which sent to it, had that there"):
         arrived(before, Turn(after.held, turned))
-    with pytest.raises(ValueError, match=r"none of the devices \[\], which sent"):
-        arrived(before, Turn(after.held))
     with pytest.raises(ValueError, match="nothing new came with the messages"):
         arrived(last, last)
     assert arrived(last, Turn(last.held)) == {}
 
 
-def test_what_changes_its_place_may_come_from_elsewhere_if_that_is_said():
-    """A halo: the last number of a device becomes the first of the next one."""
-    pairs = [(i, (i + 1) % 4) for i in range(4)]
+def test_what_changes_its_place_may_come_from_elsewhere_if_that_is_allowed():
+    """A halo: device d borrows the first number of d + 1, and the last of d - 1."""
 
     def borrow(have):
-        return have.at[:, 0].set(lax.ppermute(have[:, -1], "x", pairs))
+        up, down = [(i, (i + 1) % 4) for i in range(4)], [(i, i - 1) for i in (1, 2, 3)]
+        have = have.at[:, 3].set(lax.ppermute(have[:, 1], "x", [*down, (0, 3)]))
+        return have.at[:, 0].set(lax.ppermute(have[:, 2], "x", up))
 
-    state = np.arange(12, dtype=np.float32).reshape(4, 3)
-    state[:, 0] = np.nan
-    state = placed(state, ring(4))
-    before, after = record([blockwise(borrow, ring(4))], state)
+    state = np.arange(16, dtype=np.float32).reshape(4, 4)
+    state[:, [0, 3]] = np.nan
+    before, after = record([blockwise(borrow, ring(4))], put(state, ring(4)))
+    assert len(after.pairs) == 8
     with pytest.raises(ValueError, match="there: elsewhere=True permits"):
         arrived(before, after)
     came = arrived(before, after, elsewhere=True)
-    assert came == {(to, 0): ((to - 1) % 4, 2) for to in range(4)}
+    lower = {(to, 0): ((to - 1) % 4, 2) for to in range(4)}
+    assert came == lower | {(to, 3): ((to + 1) % 4, 1) for to in range(4)}
     assert len(frames([before, after], elsewhere=True)) == 2
     wrong = Turn({**after.held, 2: after.held[2] + 90}, after.pairs)
-    with pytest.raises(ValueError, match=r"device 2 has 95 in place 0, .* had that$"):
+    with pytest.raises(ValueError, match=r"device 2 has \d+ in place 0, .* had that$"):
         arrived(before, wrong, elsewhere=True)
 
 
@@ -167,17 +154,12 @@ def test_rings_along_either_axis_of_a_mesh_in_any_order(axis, kind):
         assert {*after.pairs} == {*zip(places.flat, following.flat, strict=True)}
         came = arrived(before, after)
         assert len(came) == 16
-        for (to, place), (source, there) in came.items():
-            assert (source, to) in after.pairs
-            assert there == place
-            assert math.isnan(before.held[to].ravel()[place])
-            value = before.held[source].ravel()[place]
-            assert value == after.held[to].ravel()[place]
+        assert all((source, to) in after.pairs for (to, _), (source, _) in came.items())
     assert len(frames(turns, shape=(2, 4))) == mesh.shape[axis]
 
 
 def test_shards_of_some_devices_are_numbered_from_0_as_numpy_has_them():
-    x = placed(np.arange(6), mesh_of(3, devices=jax.devices()[4:7]))
+    x = put(np.arange(6), mesh_of(3, devices=jax.devices()[4:7]))
     found = {device: held.tolist() for device, held in shards(x).items()}
     assert found == {0: [0, 1], 1: [2, 3], 2: [4, 5]}
     one = jax.device_put(np.arange(2), jax.devices()[3])
@@ -186,31 +168,15 @@ def test_shards_of_some_devices_are_numbered_from_0_as_numpy_has_them():
     assert turns[1].pairs == ()
 
 
-def test_each_message_of_a_turn_is_recorded():
-    def both_ways(have):
-        left = lax.ppermute(have[:, 1], "x", [(i, (i + 1) % 4) for i in range(4)])
-        right = lax.ppermute(have[:, 1], "x", [(i, (i - 1) % 4) for i in range(4)])
-        return have.at[:, 0].set(left).at[:, 2].set(right)
-
-    state = np.full((4, 3), np.nan, np.float32)
-    state[:, 1] = range(4)
-    before, after = record([blockwise(both_ways, ring(4))], placed(state, ring(4)))
-    assert len(after.pairs) == 8
-    came = arrived(before, after, elsewhere=True)
-    lefts = {(to, 0): ((to - 1) % 4, 1) for to in range(4)}
-    assert came == lefts | {(to, 2): ((to + 1) % 4, 1) for to in range(4)}
-
-
-def test_summands_are_the_devices_that_gave_powers_of_two():
+def test_owners_are_summands_and_first_holders():
     for devices in (), (0,), (1, 5), (0, 2, 7):
         assert summands(sum(2.0**d for d in devices)) == devices
+    turns = gather_turns(ring(4))
+    found = [*map(first_holders(turns), turns[-1].held[0].ravel())]
+    assert found == [(n // 2,) for n in range(8)]
 
 
 # --------------------------------------------------------------------------- drawing
-
-
-def parse(drawing):
-    return ElementTree.fromstring(drawing.svg)
 
 
 def places(drawing):
@@ -224,12 +190,11 @@ def places(drawing):
     return found
 
 
-@pytest.mark.parametrize(("size", "kind"), RINGS)
-def test_a_frame_shows_what_is_held_and_where_it_came_from(size, kind):
+def test_a_frame_shows_what_is_held_and_where_it_came_from():
     """A thing keeps its place in all frames."""
-    turns, spots = gather_turns(ring(size, kind)), {}
-    before = [turns[0], *turns]
-    for last, turn, drawing in zip(before, turns, frames(turns), strict=False):
+    turns, spots = gather_turns(ring(4)), {}
+    before = [turns[0], *turns[:-1]]
+    for last, turn, drawing in zip(before, turns, frames(turns), strict=True):
         found, came = places(drawing), arrived(last, turn)
         assert found.keys() == {
             f"{d}.{p}"
@@ -242,29 +207,26 @@ def test_a_frame_shows_what_is_held_and_where_it_came_from(size, kind):
             assert words == f"{turn.held[device].ravel()[place]:g}"
             start = came.get((device, place))
             assert source == (f"{start[0]}.{start[1]}" if start else None)
-        missing = sum(int(np.isnan(v).sum()) for v in turn.held.values())
-        hatched = drawing.svg.count('stroke-opacity=".6"/><path')
-        assert hatched >= missing
 
 
-def test_a_cell_is_in_the_colours_of_its_owners():
+def test_a_cell_is_in_equal_parts_in_the_colours_of_its_owners():
     drawing = cards({0: [Cell((1, 2, 5), "7")], 1: [None]})
     group = next(g for g in parse(drawing).iter(f"{SVG}g") if g.get("data-key"))
     strips = [*group.iter(f"{SVG}rect")]
     assert [s.get("fill") for s in strips] == [films.COLOURS[d] for d in (1, 2, 5)]
     widths = [float(strip.get("width")) for strip in strips]
     assert max(widths) == pytest.approx(min(widths), abs=0.01)
+    assert "device 1 holds nothing" in drawing.words
 
 
 def test_the_words_say_who_holds_what_and_who_sends():
-    turns = gather_turns(ring(*RINGS[0]))
+    turns = gather_turns(ring(4))
     words = frames(turns)[1].words
-    assert "device 0 holds 0, 1, 4, 5; device 1 holds 0, 1, 2, 3; device 2" in words
-    assert "device 2 sends 8 B to device 0" in words
-    assert words.count("sends") == 3
-    assert frames(turns, unit=2)[1].words.count("sends 4 B") == 3
+    assert "device 0 holds 0, 1, 6, 7; device 1 holds 0, 1, 2, 3; device 2" in words
+    assert "device 3 sends 8 B to device 0" in words
+    assert words.count("sends") == 4
+    assert frames(turns, unit=2)[1].words.count("sends 4 B") == 4
     assert "sends" not in frames(turns)[0].words
-    assert "device 1 holds nothing" in cards({0: [Cell((0,), "a")], 1: [None]}).words
 
 
 @pytest.mark.parametrize(("shape", "count"), [(None, 3), ((1, 8), 4), ((4, 2), 8)])
@@ -291,18 +253,13 @@ def test_devices_of_a_ring_lie_beside_their_neighbours():
     """The second row goes back, so that every message is a short arrow."""
     found = places(cards({d: [Cell((d,), str(d))] for d in range(8)}))
     spots = [found[f"{d}.0"][0] for d in range(8)]
-    near = [math.dist(spots[d], spots[(d + 1) % 8]) for d in range(8)]
-    assert max(near) < 130
-    others = [math.dist(spots[d], spots[(d + 3) % 8]) for d in range(8)]
-    assert max(near) <= min(others)
-    assert sum(near) < sum(others) / 1.5
+    assert max(math.dist(spots[d], spots[(d + 1) % 8]) for d in range(8)) < 130
 
 
 @pytest.mark.parametrize(
     ("messages", "shape"),
     [
-        ([Message(d, (d + 1) % 8, (d,), "8 B") for d in range(8)], None),
-        ([Message(d, d ^ 4, (d, d ^ 1), "64 B") for d in range(8)], (2, 4)),
+        ([Message(d, d ^ 4, (d, d ^ 1), f"{d} B") for d in range(8)], (2, 4)),
         ([Message(0, 3, (0,), "8 B"), Message(1, 5, (1,), "64 B")], (2, 4)),
         ([Message(3, 0, (3,), "8 B"), Message(0, 3, (0,), "8 B")], None),
     ],
@@ -311,8 +268,7 @@ def test_every_message_is_an_arrow_with_its_bytes(messages, shape):
     cells = {d: [Cell((d,), str(d))] for d in range(8)}
     root = parse(cards(cells, messages, shape=shape))
     arrows = [g for g in root.iter(f"{SVG}g") if g.get("class") == "msg"]
-    assert len(arrows) == len({ElementTree.tostring(arrow) for arrow in arrows})
-    assert len(arrows) == len(messages)
+    assert len({ElementTree.tostring(arrow) for arrow in arrows}) == len(messages)
     words = " ".join(t.text or "" for t in root.iter(f"{SVG}text"))
     assert all(message.label in words for message in messages)
 
@@ -341,11 +297,9 @@ def test_a_frame_may_be_a_picture_or_several_drawings():
     picture = draw(on(ring(8), "x"), (8, 8))
     lanes = timeline({"link": [Span(0, 1)]}, narrow=True)
     film = Film([(picture, "One."), ([cards({0: [None]}), lanes], "Two.")])
-    html = film._repr_html_()
-    assert picture.svg in html
-    assert lanes.svg in html
-    assert html.count("<svg") >= 3
-    assert "figcaption" not in html
+    assert picture.svg in film._repr_html_()
+    assert lanes.svg in film._repr_html_()
+    assert "figcaption" not in film._repr_html_()
     assert str(film) == "1. One.\n2. Two."
 
 

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -16,15 +17,11 @@ from examples.shardings import differences, notation
 
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 SHAPE = 8, 8
-EIGHT_COLUMNS = "0 1 2 3 4 5 6 7"
+EIGHT = "0 1 2 3 4 5 6 7"
 WORDING = Path(__file__).parents[1] / "wording/judge.txt"
 
 
-def as_text(boxes, shape):
-    return notation(boxes)
-
-
-judge = Judge(as_text, measure, differences)
+judge = Judge(lambda boxes, shape: notation(boxes), measure, differences)
 
 
 @pytest.fixture(params=[AUTO, EXPLICIT], ids=["auto", "explicit"])
@@ -53,9 +50,7 @@ def reasons_of(verdict):
     ("answer", "expected"),
     [
         (448.0, 448),
-        (np.int64(448), 448),
         (jnp.asarray(448), 448),
-        (10**12, 10**12),
         (1 / 3, 0.3333333),
         (1e-8 / 3, 1e-8 / 3 * (1 + 1e-6)),
         (float("nan"), float("nan")),
@@ -63,14 +58,12 @@ def reasons_of(verdict):
         (1 + 2j, 1 + 2j),
         (np.bool_(True), True),
         ("All-gather ", "all-gather"),
-        ([2, 4], (2, 4)),
         (np.array([2, 4]), (2, 4)),
         (jnp.arange(3), np.arange(3)),
-        ({"all-reduce": 1}, {"all-reduce": 1}),
-        ({}, {}),
         ({1, 2}, {2, 1}),
         (None, None),
         (jax.P("x", None), jax.P("x", None)),
+        (jax.random.key(0), jax.random.key(0)),
         ([(1, "a"), {"b": 2.0}], ((1, "A"), {"b": 2})),
     ],
 )
@@ -136,16 +129,12 @@ def test_the_words_are_those_of_the_file():
     assert lines == WORDING.read_text().splitlines()
 
 
-def test_every_wrong_entry_of_an_answer_is_named_and_none_given_away():
+def test_every_wrong_entry_of_an_answer_has_a_reason_and_none_is_given_away():
     verdict = judge.value((1, 449, "rows"), (1, 448, "columns"))
-    assert len(verdict.reasons) == 2
-    assert "[1]" in verdict.reasons[0]
-    assert "[2]" in verdict.reasons[1]
-    assert "448" not in str(verdict)
-    assert "columns" not in str(verdict)
-
-
-# --------------------------------------------------------------------- an array
+    first, second = verdict.reasons
+    assert "[1]" in first
+    assert "[2]" in second
+    assert not {"448", "columns"} & {*str(verdict).split()}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "complex64"])
@@ -161,25 +150,19 @@ def test_values_are_compared_in_the_tolerance_of_their_dtype(dtype):
     assert words.endswith("1 of 8 elements are wrong")
 
 
-def test_integers_and_booleans_are_compared_exactly():
-    big = np.full(3, 2**30)
+def test_integers_booleans_and_keys_are_compared_exactly():
+    big, flags = np.full(3, 2**30), np.array([True, False])
     assert judge.value(jnp.asarray(big), big).passed
-    assert not judge.value(jnp.asarray(big + np.eye(3)[0].astype(int)), big).passed
-    flags = np.array([True, False])
-    assert judge.value(jnp.asarray(flags), flags).passed
+    assert not judge.value(jnp.asarray(big + np.arange(3)), big).passed
     words = reasons_of(judge.value(jnp.asarray(~flags), flags))
     assert "at [0] is False, wanted is True; 2 of 2 elements are wrong" in words
+    assert not judge.value(jax.random.key(0), jax.random.key(1)).passed
 
 
-def test_small_values_beside_large_ones_may_carry_the_rounding_of_the_large():
+def test_small_values_beside_large_ones_may_have_the_rounding_of_the_large():
     wanted = np.array([1e6, 1e-3], np.float32)
     assert compare(wanted + np.float32([0, 1e-2]), wanted, 2e-5) is None
     assert compare(wanted + np.float32([0, 1e3]), wanted, 2e-5) is not None
-
-
-def test_random_keys_are_values_too():
-    assert judge.value(jax.random.key(0), jax.random.key(0)).passed
-    assert not judge.value(jax.random.key(0), jax.random.key(1)).passed
 
 
 # ------------------------------------------------------------------- a program
@@ -190,22 +173,14 @@ def gram(a):
 
 
 def test_a_right_program_is_accepted_however_it_is_written(kind):
-    a = table("x")
+    def by_hand(block):
+        return jax.lax.psum(block.T @ block, "x")
 
-    @jax.jit
-    def jitted(a):
-        return jnp.einsum("ki,kj->ij", a, a, out_sharding=jax.P())
-
-    def by_hand(a):
-        @jax.shard_map(in_specs=jax.P("x"), out_specs=jax.P())
-        def run(block):
-            return jax.lax.psum(block.T @ block, "x")
-
-        return run(a)
-
+    by_hand = jax.shard_map(by_hand, in_specs=jax.P("x"), out_specs=jax.P())
+    jitted = jax.jit(lambda a: jnp.einsum("ki,kj->ij", a, a, out_sharding=jax.P()))
     for answer in (jitted, by_hand):
         budget = {"counts": {"all-reduce": 1}, "sent": 256, "outputs": 256}
-        verdict = judge.program(answer, gram, a, sharding=jax.P(), **budget)
+        verdict = judge.program(answer, gram, table("x"), sharding=jax.P(), **budget)
         assert verdict.require().facts == (
             "the value is right",
             "on CPU 1 all-reduce sends 256 bytes a device",
@@ -222,75 +197,46 @@ def test_the_value_comes_first(mesh):
 
 def test_a_right_value_over_budget_is_not_accepted(kind):
     lay = jax.reshard if kind == EXPLICIT else jax.lax.with_sharding_constraint
-
-    def gather(a):
-        return lay(a, jax.P())
-
-    budget = {"counts": {"all-reduce": 1}, "sent": 127, "outputs": 255}
-    assert judge.program(gather, np.asarray, table("x"), **budget).reasons == (
+    budget = {"sent": 127, "outputs": 255, "temporaries": -1}
+    budget = {"counts": {"all-reduce": 1}, **budget}
+    verdict = judge.program(lambda a: lay(a, jax.P()), np.asarray, table("x"), **budget)
+    *reasons, last = verdict.reasons
+    assert reasons == [
         "the value is right, but on CPU 1 all-gather sends 128 bytes a device; "
         "the budget is exactly 1 all-reduce",
         "on CPU a device sends 128 bytes, the budget allows 127",
         "on CPU outputs take 256 bytes, the budget allows 255",
+    ]
+    assert last.startswith("on CPU temporaries take ")
+
+
+@pytest.mark.parametrize(
+    ("counts", "sent", "allowed", "words"),
+    [
+        ({}, 0, {"all-gather": 1}, "there is no collective; the budget is exactly 1 a"),
+        (
+            {"all-gather": 1, "all-reduce": 2},
+            10,
+            {},
+            "all-gather and 2 all-reduces sen",
+        ),
+        ({"all-reduce": 2}, 10, {"all-reduce": 1}, "2 all-reduces send 10 bytes a dev"),
+        ({"all-reduce": None}, np.nan, {}, "unknown all-reduces send nan bytes a devi"),
+        ({"all-reduce": None}, np.nan, {}, "sends nan bytes, the budget allows 1000"),
+    ],
+)
+def test_collectives_and_bytes_must_be_known_and_allowed(counts, sent, allowed, words):
+    cost = SimpleNamespace(counts=counts, sent=sent)
+    budget = {"counts": allowed, "sent": 1000}
+    one = np.ones(8, np.float32)
+    verdict = Judge(measure=lambda f, *args: cost).program(
+        jnp.sin, np.sin, one, **budget
     )
-
-
-def test_a_missing_collective_is_missed(mesh):
-    budget = {"counts": {"all-gather": 1}}
-    verdict = judge.program(lambda a: a + 1, lambda a: a + 1, table("x"), **budget)
-    words = "there is no collective; the budget is exactly 1 all-gather"
     assert words in reasons_of(verdict)
 
 
-def test_several_collectives_are_counted_together_and_named_apart():
-    counts = {"all-gather": 1, "all-reduce": 2}
-    cost = SimpleNamespace(counts=counts, sent=10)
-    two_kinds = Judge(measure=lambda f, *args: cost)
-
-    def judged(counts):
-        return two_kinds.program(jnp.sin, np.sin, np.ones(8, np.float32), counts=counts)
-
-    sent = "1 all-gather and 2 all-reduces send 10 bytes a device; the budget is"
-    assert f"{sent} 0" in reasons_of(judged({}))
-    fewer = judged({"all-gather": 1, "all-reduce": 1})
-    assert f"{sent} exactly 1 all-gather and 1 all-reduce" in reasons_of(fewer)
-    judged(counts.copy()).require()
-
-
-def test_temporaries_have_a_budget(mesh):
-    a = jnp.ones((64, 64))
-
-    def wasteful(a):
-        return jnp.sort(jnp.sort(a @ a) @ a)
-
-    used = measure(wasteful, a).temporaries
-    words = reasons_of(judge.program(wasteful, wasteful, a, temporaries=used - 1))
-    assert f"temporaries take {used} bytes, the budget allows {used - 1}" in words
-
-
-def test_a_loop_of_unknown_length_exceeds_every_budget(mesh):
-    x = jax.device_put(np.ones(4, np.float32), jax.P("x"))
-
-    def halve(x):
-        def turn(x):
-            return x * jax.lax.psum(x, "x") / 4
-
-        body = jax.shard_map(turn, in_specs=jax.P("x"), out_specs=jax.P("x"))
-        return jax.lax.while_loop(lambda x: x.max() > 0.1, body, x)
-
-    verdict = judge.program(halve, lambda x: x / 128, x, counts={}, sent=10**9)
-    words = reasons_of(verdict)
-    assert "unknown all-reduces send nan bytes a device" in words
-    assert "a device sends nan bytes, the budget allows" in words
-
-
 def test_the_output_sharding_is_compared_by_where_it_lays(kind):
-    a = table("x")
-
-    @jax.jit
-    def add(a):
-        return a + 1
-
+    a, add = table("x"), jax.jit(lambda a: a + 1)
     for target in jax.P("x"), "0,1,2,3 / 4,5,6,7", a:
         judge.program(add, lambda a: a + 1, a, sharding=target).require()
     verdict = judge.program(add, lambda a: a + 1, a, sharding=jax.P("y"))
@@ -317,54 +263,41 @@ def test_trees_of_outputs_are_judged_leaf_by_leaf(mesh):
     assert verdict.pictures[0][1] == "0,1,2,3 / 4,5,6,7"  # of the output that is wrong
     verdict = judge.program(answer, lambda a: {"left": a, "right": (a, 0.0)}, a)
     assert "the value at ['right'][0] is transposed" in verdict.reasons
-    with pytest.raises(ValueError, match="pytree structure error"):
-        judge.program(answer, reference, a, sharding={"middle": jax.P()})
 
 
 ERRORS = [
-    (np.sin, "TracerArrayConversionError: The "),
-    (lambda: 3, "TypeError: <lambda>() takes 0 positional"),
-    (lambda a: 1 / 0, "ZeroDivisionError: division by zero"),
-    (lambda a: a if a.sum() else 2 * a, "TracerBoolConversionError: Attempted"),
+    (np.sin, "raised TracerArrayConversionError: The "),
+    (lambda: 3, "raised TypeError: <lambda>() takes 0 positional"),
+    (lambda a: 1 / 0, "raised ZeroDivisionError: division by zero"),
+    (
+        lambda a: jnp.matmul(a.T, a, out_sharding=jax.P(unreduced={"x"})),
+        "its sums are pending (unreduced) over x",
+    ),
 ]
 
 
-def test_the_error_of_a_program_is_a_reason(mesh):
-    for answer, kind in ERRORS:
-        words = reasons_of(judge.program(answer, np.asarray, table("x"), counts={}))
-        assert words.startswith("your function raised ")
-        assert kind in words
-        assert "\n" not in words
+@pytest.mark.parametrize(("answer", "words"), ERRORS)
+def test_an_error_and_a_pending_sum_are_no_result(mesh, answer, words):
+    reasons = reasons_of(judge.program(answer, gram, table("x"), counts={}))
+    assert words in reasons
+    assert "\n" not in reasons
 
 
-def test_a_pending_sum_is_no_result(mesh):
-    def answer(a):
-        return jnp.matmul(a, a.T, out_sharding=jax.P(unreduced={"x"}))
-
-    words = reasons_of(judge.program(answer, lambda a: a @ a.T, table(None, "x")))
-    assert words == "its sums are pending (unreduced) over x"
-
-
-def test_the_reference_gets_numpy_so_that_any_one_liner_will_do(mesh):
+def test_the_reference_gets_numpy_and_arguments_survive_a_donation(mesh):
     kinds = []
 
     def reference(tree, n, key):
         kinds.extend(map(type, (tree["a"], n)))
         return n * tree["a"] + np.asarray(jax.random.uniform(key))
 
+    @partial(jax.jit, donate_argnums=0)
     def answer(tree, n, key):
         return n * tree["a"] + jax.random.uniform(key)
 
     tree = {"a": table("x")}
-    judge.program(answer, reference, tree, 3, jax.random.key(0)).require()
+    judge.program(answer, reference, tree, 3, jax.random.key(0), counts={}).require()
     assert kinds == [np.ndarray, int]
-
-
-def test_arguments_survive_a_program_that_donates_them(mesh):
-    a = table("x")
-    answer = jax.jit(lambda a: a + 1, donate_argnums=0)
-    judge.program(answer, lambda a: a + 1, a, counts={}).require()
-    np.testing.assert_array_equal(a, np.arange(64).reshape(8, 8))
+    np.testing.assert_array_equal(tree["a"], np.arange(64).reshape(8, 8))
 
 
 def test_coarse_arguments_allow_a_coarse_result_and_fine_ones_none(mesh):
@@ -380,32 +313,40 @@ def test_coarse_arguments_allow_a_coarse_result_and_fine_ones_none(mesh):
     assert "elements are wrong" in reasons_of(rough)
 
 
-def test_what_a_judge_was_not_given_is_a_value_error(mesh):
-    with pytest.raises(ValueError, match=r"Judge\(draw, measure\)"):
-        Judge().program(gram, gram, np.ones(SHAPE), counts={})
-    with pytest.raises(ValueError, match=r"Judge\(draw, measure, differences\)"):
-        Judge().sharding(jax.P("x"), EIGHT_COLUMNS, SHAPE)
-    with pytest.raises(ValueError, match="no budget is called send"):
-        judge.program(lambda a: a, lambda a: a, jnp.ones(SHAPE), send=0)
-    with pytest.raises(ValueError, match="the reference is None: pass a function"):
-        Judge().program(jnp.sin, None, np.ones(3))
+ONE = np.ones(3)
 
 
-def test_without_draw_there_are_words_and_no_pictures():
-    verdict = Judge(differences=differences).sharding(..., EIGHT_COLUMNS, SHAPE)
-    assert "a sharding is wanted" in reasons_of(verdict)
-    assert verdict.pictures == ()
-    verdict = judge.sharding(..., EIGHT_COLUMNS, SHAPE)  # the target is drawn alone
-    assert verdict.pictures == (("The target", EIGHT_COLUMNS),)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Judge().program(gram, gram, ONE, sent=0), r"Judge\(draw, measure\)"),
+        (lambda: Judge().sharding(jax.P("x"), EIGHT, SHAPE), r"measure, differences\)"),
+        (lambda: judge.program(gram, gram, ONE, send=0), "no budget is called send"),
+        (lambda: judge.program(gram, None, ONE), "the reference is None: pass a funct"),
+        (lambda: judge.program(jnp.sin, np.sin, ONE, sharding=[1]), "pytree structure"),
+    ],
+)
+def test_what_a_judge_was_not_given_is_a_value_error(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 # ------------------------------------------------------------------ the verdict
 
 
+def test_without_draw_there_are_words_and_no_pictures():
+    verdict = Judge(differences=differences).sharding(..., EIGHT, SHAPE)
+    assert "a sharding is wanted" in reasons_of(verdict)
+    assert verdict.pictures == ()
+    verdict = judge.sharding(..., EIGHT, SHAPE)  # the target is drawn alone
+    assert verdict.pictures == (("The target", EIGHT),)
+    for shape in 8, [8], (8,):
+        assert judge.sharding(on(mesh_of(8), "x"), EIGHT, shape).passed
+
+
 def test_require_returns_the_verdict_or_raises_its_text():
     good, bad = Verdict(), Verdict(("it is wrong",))
     assert good.require() is good
-    assert good.passed
     with pytest.raises(AssertionError, match=r"Not yet\.\n- It is wrong\."):
         bad.require()
 
@@ -422,34 +363,19 @@ def test_a_verdict_prints_words_and_pictures():
     assert repr(judge.value(1, 1)) == "Accepted."
 
 
-def test_a_verdict_in_html_says_the_word_and_needs_no_colour():
-    rows = on(mesh_of(8), "x")
-    for drawn in as_text, draw:
-        verdict = Judge(drawn, differences=differences).sharding(
-            rows, EIGHT_COLUMNS, SHAPE
-        )
-        page = ElementTree.fromstring(verdict._repr_html_())
-        assert page.get("aria-label") == "Verdict: Not yet"
-        text = "".join(page.itertext())
-        for line in verdict.reasons:
-            assert line[1:] in text
-        for words in "Not yet.", "The target", "Your answer":
-            assert words in text
-        assert any("svg" in part.tag for part in page.iter()) == (drawn is draw)
-        styles = "".join(part.get("style", "") for part in page.iter())
-        found = [s for s in ("background", "#", "rgb", " color:") if s in styles]
-        assert drawn is draw or not found
+def test_a_verdict_in_html_has_all_words_and_the_pictures():
+    drawing = Judge(draw, differences=differences)
+    verdict = drawing.sharding(on(mesh_of(8), "x"), EIGHT, SHAPE)
+    page = ElementTree.fromstring(verdict._repr_html_())
+    assert page.get("aria-label") == "Verdict: Not yet"
+    text = "".join(page.itertext())
+    reasons = [line[1:] for line in verdict.reasons]
+    for words in "Not yet.", "The target", "Your answer", *reasons:
+        assert words in text
+    assert any("svg" in part.tag for part in page.iter())
 
 
 def test_html_is_escaped():
-    page = judge.value("<script>", "x")._repr_html_()
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
-    odd = Verdict(pictures=(("<b>", "<i>"),))._repr_html_()
-    assert "<b>" not in odd
-    assert "<i>" not in odd
-
-
-def test_a_shape_may_be_a_number_or_a_list():
-    for shape in 8, [8], (8,):
-        assert judge.sharding(on(mesh_of(8), "x"), EIGHT_COLUMNS, shape).passed
+    odd = Verdict(("<script>",), pictures=(("<b>", "<i>"),))._repr_html_()
+    assert "&lt;script&gt;" in odd
+    assert not any(tag in odd for tag in ("<script>", "<b>", "<i>"))
