@@ -49,18 +49,12 @@ def test_every_operation_stands_once_and_is_traced_on_one_device():
         jax.eval_shape(lambda f=f, **table: f(**table, N=64), **table)
 
 
-def test_a_survey_goes_in_the_order_of_the_table(rows):
-    lines = [(group, line) for group, lines in FEW.items() for line in lines]
-    assert [(row.group, row.operation) for row in rows] == lines
-    every = atlas.OPERATIONS
-    assert all({*lines} < {*every[group]} for group, lines in FEW.items())
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_survey_is_of_the_devices_that_it_is_given(count):
+    """It goes in the order of the table."""
     few = {row.operation: row for row in survey_few(jax.devices()[-count:])}
+    assert [*few] == [line for lines in FEW.values() for line in lines]
     assert few["x.sum(0)"].sent == 2 * (count - 1) / count * 16 * 4
-    assert few["jnp.median(v)"].sent >= (count - 1) / count * 64 * 4
     alone = {row.collectives for row in few.values()} == {""}
     assert alone == (count == 1)
 
@@ -87,21 +81,21 @@ def test_known_operations_have_their_price(operation, expected):
     assert (collectives, sent, output, explicit) == expected
 
 
-def test_a_loop_of_unknown_length_is_said_to_be_one():
+def test_a_loop_of_unknown_length_is_called_one():
     loop = "lax.while_loop(lambda v: v.max() > 1, lambda v: v / 2, v)"
     collectives, sent, *_ = atlas._auto(loop, read, jax.devices())
     assert collectives == "all-reduce in a loop"
     assert np.isnan(sent)
 
 
-def test_what_the_compiler_warns_of_is_noted_and_printed_nowhere(capfd):
+def test_what_the_compiler_warns_of_is_in_the_row_and_printed_nowhere(capfd):
     *_, warning = atlas._auto("jnp.fft.fft2(a)", read, jax.devices())
     assert capfd.readouterr().err == ""
     warns = jax.__version_info__ >= (0, 12)
     assert warning == ("Falling back to replicated" if warns else "")
 
 
-def test_a_warning_is_noted_where_jax_keeps_what_it_compiled(tmp_path):
+def test_a_program_that_jax_keeps_is_compiled_again_for_its_warning(tmp_path):
     options = {
         "jax_compilation_cache_dir": str(tmp_path),
         "jax_persistent_cache_min_compile_time_secs": 0,
@@ -113,13 +107,11 @@ def test_a_warning_is_noted_where_jax_keeps_what_it_compiled(tmp_path):
         compilation_cache.reset_cache()
         jax.jit(jnp.sin).lower(1.0).compile()
         assert list(tmp_path.glob("jit_sin-*"))
-        given = "jnp.fft.fft2(a)", read, jax.devices()
-        first, second = (atlas._auto(*given)[-1] for _ in range(2))
+        atlas._auto("jnp.fft.fft2(a)", read, jax.devices())
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
-    assert first == second
     assert not list(tmp_path.glob("*fft*"))
 
 
@@ -138,21 +130,18 @@ def test_an_error_is_its_first_line_without_the_mesh():
     assert "\n" not in words
 
 
-def test_a_table_comes_back_as_it_was_saved(rows, tmp_path):
-    odd = replace(rows[0], sent=float("nan"), error='a "quoted", long one')
-    atlas.save([*rows, odd], tmp_path / "a.csv")
-    loaded = atlas.load(tmp_path / "a.csv")
-    assert list(map(repr, loaded)) == list(map(repr, [*rows, odd]))
-    assert atlas.changes([odd], [atlas.load(tmp_path / "a.csv")[-1]]) == []
-
-
-def test_a_part_of_a_table_is_what_stands_in_a_column(rows, tmp_path):
-    path, machines = tmp_path / "a.csv", ["machine", "CPU", "H100", "H100"]
-    atlas.save(rows[:3], path)
+def test_a_table_comes_back_as_it_was_saved_in_whole_or_in_part(rows, tmp_path):
+    path, odd = tmp_path / "a.csv", replace(rows[0], sent=np.nan, error='a "quoted", b')
+    atlas.save([*rows[:2], odd], path)
+    assert [*map(repr, atlas.load(path))] == [*map(repr, [*rows[:2], odd])]
+    assert atlas.changes([odd], [atlas.load(path)[-1]]) == []
+    machines = ["machine", "CPU", "H100", "H100"]
     lines = zip(machines, path.read_text().splitlines(), strict=True)
     path.write_text("\n".join(map(",".join, lines)))
-    assert atlas.load(path) == rows[:3]
-    assert atlas.load(path, machine="H100") == rows[1:3]
+    assert atlas.load(path, machine="H100")[0] == rows[1]
+    for where in {"machine": "TPU"}, {"size": "64"}:
+        with pytest.raises(ValueError, match=r"no row of .*a.csv has \{.*: pass what"):
+            atlas.load(path, **where)
 
 
 def test_changes_are_listed_field_by_field(rows):
@@ -182,34 +171,28 @@ def test_a_survey_of_what_is_not_there_is_refused(given, words):
         atlas.survey(*given)
 
 
-@pytest.mark.parametrize("where", [{"machine": "TPU"}, {"size": "64"}])
-def test_a_part_that_no_row_has_is_refused(rows, where, tmp_path):
-    atlas.save(rows, tmp_path / "a.csv")
-    words = r"no row of .*a.csv has \{.*: pass what stands"
-    with pytest.raises(ValueError, match=words):
-        atlas.load(tmp_path / "a.csv", **where)
+# -------------------------------------------------------- the table of the book
 
 
-# ------------------------------------------------------------------ what is kept
-
-
-KEPT = Path(__file__).parents[2] / "docs/reference/data/atlas.csv"
+TABLE = Path(__file__).parents[2] / "docs/reference/data/atlas.csv"
 MACHINES = {"CPU": "", "TPU v5p": "v5p:2x2x2", "H100": "h100"}
 
 
 def test_each_machine_has_all_operations_in_order_and_of_the_same_types():
-    tables = [atlas.load(KEPT, machine=machine) for machine in MACHINES]
+    tables = [atlas.load(TABLE, machine=machine) for machine in MACHINES]
     for line, *rows in zip(LINES, *tables, strict=True):
         assert {row.operation for row in rows} == {line}
         assert len({(row.explicit, row.error) for row in rows}) == 1
 
 
 @pytest.mark.parametrize("machine", ["CPU", each_week("TPU v5p"), each_week("H100")])
-def test_a_compiler_that_is_here_still_does_what_is_kept(machine):
+def test_a_compiler_that_is_here_does_what_the_table_says(machine):
     try:
         name = MACHINES[machine]
         devices = described(name) if name else jax.devices()
     except ModuleNotFoundError as missing:
         pytest.skip(str(missing))
-    rows = [row for row in atlas.load(KEPT, machine=machine) if row.group == "indexing"]
+    rows = [
+        row for row in atlas.load(TABLE, machine=machine) if row.group == "indexing"
+    ]
     assert atlas.changes(rows, atlas.survey(read, ["indexing"], devices)) == []

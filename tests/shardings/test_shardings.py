@@ -1,6 +1,7 @@
 """Two shardings: when they are the same, and what is reason where they differ."""
 
 import itertools
+import re
 from pathlib import Path
 
 import jax
@@ -10,15 +11,7 @@ import pytest
 from jax.sharding import AxisType, SingleDeviceSharding
 from on_devices import even, mesh_of, on, table
 
-from examples.shardings import (
-    Mistake,
-    differences,
-    explain,
-    index_map,
-    mistake,
-    notation,
-    parse,
-)
+from examples.shardings import Mistake, differences, mistake, notation, parse
 
 WORDING = Path(__file__).parents[1] / "wording/shardings.txt"
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
@@ -81,19 +74,18 @@ def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, kind):
         assert same(mine, wanted) == equivalent, (mine, wanted)
 
 
-def test_a_spec_lies_over_the_mesh_in_context(mesh):
-    assert same(jax.P("x", "y"), "0 1 2 3 / 4 5 6 7")
-    assert same(jax.P("x", "y"), jax.P("x", "y", None), (8, 8, 2))
-    assert same(jax.P(), ALL)
-    assert not same(jax.P("x"), "0 1 2 3 / 4 5 6 7")
-
-
-def test_an_array_or_its_description_stands_for_its_sharding(mesh):
-    answer = table(None, "x")
+def test_a_spec_an_array_or_its_description_stands_for_its_sharding(mesh):
     described = jax.ShapeDtypeStruct(SHAPE, np.int8, sharding=on(mesh, None, "x"))
-    for target in ("0,1,2,3 4,5,6,7", jax.P(None, "x"), answer, described):
-        assert same(answer, target)
-        assert same(described, target)
+    for answer in jax.P(None, "x"), table(None, "x"), described:
+        for target in (
+            "0,1,2,3 4,5,6,7",
+            jax.P(None, "x"),
+            table(None, "x"),
+            described,
+        ):
+            assert same(answer, target)
+        assert not same(answer, "0 1 2 3 / 4 5 6 7")
+    assert same(jax.P("x", "y"), jax.P("x", "y", None), (8, 8, 2))
 
 
 def test_a_vector_and_three_axes_are_judged_too(mesh):
@@ -154,18 +146,13 @@ def test_the_transposed_sharding_of_an_oblong_array_is_recognised():
     assert "transposed" not in reason
 
 
-def test_it_finds_the_device_that_differs_far_into_the_picture():
+def test_another_order_is_found_far_into_the_picture_and_in_three_axes():
     order = [jax.devices()[i] for i in (0, 1, 2, 3, 4, 5, 7, 6)]
-    reason = reasons_of(on(mesh_of(8, devices=order), "x"), "0/1/2/3/4/5/6/7")
-    assert "device 6 holds row 7, the target wants row 6" in reason
-
-
-def test_another_order_in_three_axes_is_told_too():
-    order = jax.devices()[::-1]
-    wanted, mine = on(mesh_of(8), "x"), on(mesh_of(8, devices=order), "x")
+    mine, wanted = on(mesh_of(8, devices=order), "x"), on(mesh_of(8), "x")
+    assert "device 6 holds row 7, the target wants row 6" in reasons_of(mine, wanted)
     reason = reasons_of(mine, wanted, (8, 2, 2))
-    assert "another order: 7 / 6 / 5 / 4 / 3 / 2 / 1 / 0 instead of 0 / 1" in reason
-    assert "device 0 holds [7:8, 0:2, 0:2], the target wants [0:1, 0:2, 0:2]" in reason
+    assert "another order: 0 / 1 / 2 / 3 / 4 / 5 / 7 / 6 instead of 0 / 1" in reason
+    assert "device 6 holds [7:8, 0:2, 0:2], the target wants [6:7, 0:2, 0:2]" in reason
 
 
 def test_a_pending_sum_is_not_a_sharding_of_the_sum(mesh):
@@ -180,9 +167,7 @@ def test_a_pending_sum_is_not_a_sharding_of_the_sum(mesh):
 NO_SHARDINGS = [..., None, "x", 3.5, ("x", None), ["x"], np.ones(2)]
 
 
-@pytest.mark.parametrize(
-    "answer", [..., on, jax.ShapeDtypeStruct(SHAPE, float), np.ones(2)]
-)
+@pytest.mark.parametrize("answer", [..., jax.ShapeDtypeStruct(SHAPE, float)])
 def test_what_is_no_sharding_is_refused_beside_the_target(answer):
     (reason,), (wanted,) = differences(answer, EIGHT_COLUMNS, SHAPE)
     assert reason.startswith("the answer is ")
@@ -199,25 +184,24 @@ def test_the_words_for_mistakes_are_those_of_the_file():
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("make", "words"),
     [
-        (jax.P("z"), "ValueError: Resource axis: z of P('z',) is not found in mesh"),
-        (jax.P("x", "x"), "DuplicateSpecError: A single NamedSharding spec"),
-        (jax.P(("x", "y")), "IndivisibleError: "),
+        (lambda mesh: jax.P("z"), "refuses .*: ValueError: Resource axis: z of P"),
+        (
+            lambda mesh: jax.P("x", "x"),
+            "refuses .*: DuplicateSpecError: A single Named",
+        ),
+        (
+            lambda mesh: jax.P(("x", "y")),
+            "JAX refuses this sharding: IndivisibleError: ",
+        ),
+        (lambda mesh: on(mesh.abstract_mesh, "x"), "JAX refuses this sharding: "),
+        (lambda mesh: jax.P(None, None, "x"), "'x'. is for 3 axes, the array has 2"),
+        (lambda mesh: jnp.zeros(8), r"has the shape \(8,\), wanted is \(4, 4\)"),
     ],
 )
-def test_what_jax_refuses_is_told_in_its_words(mesh, spec, words):
-    reason = reasons_of(spec, "0 1 / 2 3", (4, 4))
-    assert reason.startswith(f"JAX refuses this sharding: {words}")
-
-
-def test_what_does_not_fit_the_array_is_refused_with_advice(mesh):
-    reason = reasons_of(jax.P(None, None, "x"), "0 1 / 2 3", (4, 4))
-    assert reason == "P(None, None, 'x') is for 3 axes, the array has 2"
-    abstract = on(mesh.abstract_mesh, "x")
-    assert "JAX refuses" in reasons_of(abstract, "0 1 / 2 3", (4, 4))
-    reason = reasons_of(jnp.zeros(8), EIGHT_COLUMNS, SHAPE)
-    assert reason == "the array has the shape (8,), wanted is (8, 8)"
+def test_what_jax_refuses_or_does_not_fit_is_a_reason(mesh, make, words):
+    assert re.search(words, reasons_of(make(mesh), "0 1 / 2 3", (4, 4)))
 
 
 def test_a_spec_without_a_mesh_is_refused_with_advice():
@@ -254,21 +238,10 @@ def test_a_picture_says_which_device_holds_what():
         ("0 0", SHAPE, "'0' is no device, or one too many"),
         ("0 x", SHAPE, "'x' is no device"),
         ("0, 1", SHAPE, "'' is no device"),
+        (None, SHAPE, "a sharding is wanted"),
+        (jax.P("x"), SHAPE, "a spec alone has no mesh"),
     ],
 )
 def test_what_is_no_picture_is_a_value_error(picture, shape, reason):
     with pytest.raises(ValueError, match=reason):
         differences(jax.P(), picture, shape)
-
-
-@pytest.mark.parametrize("target", [None, ("x",), jax.P("x")])
-def test_what_is_no_target_is_a_value_error(target):
-    with pytest.raises(ValueError, match=r"a sharding is wanted|a spec alone has no"):
-        differences(jax.P(), target, SHAPE)
-
-
-def test_where_one_sharding_lays_never_differs_from_itself():
-    boxes = index_map(on(mesh_of(2, 4), "y", "x"), SHAPE)
-    turned = dict(reversed(boxes.items()))
-    assert mistake(boxes, turned) is None
-    assert explain(boxes, turned, SHAPE) == []
