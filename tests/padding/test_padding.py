@@ -29,8 +29,8 @@ def ring():
         yield
 
 
-def data(*shape, seed=0):
-    return np.random.default_rng(seed).uniform(-2, -1, shape).astype(np.float32)
+def data(*shape):
+    return np.random.default_rng(0).uniform(-2, -1, shape).astype(np.float32)
 
 
 def has_sharding(array, spec):
@@ -114,7 +114,7 @@ def test_masked_reductions_are_those_of_the_data(kind):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float32", "bfloat16", "float8_e4m3fn", "int8", "uint8", "bool"]
+    "dtype", ["bfloat16", "float8_e4m3fn", "int8", "uint8", "bool"]
 )
 def test_the_neutral_element_changes_no_reduction(dtype):
     dtype = jnp.dtype(dtype)
@@ -133,14 +133,6 @@ def test_the_neutral_element_changes_no_reduction(dtype):
     for value in 0, 1, 100 % 7, *([-3] if signed else []):
         for more, alone in reduced(jnp.array([value, value]).astype(dtype)):
             np.testing.assert_array_equal(more, alone)
-
-
-def test_complex_sums_have_a_neutral_element_and_maxima_none():
-    assert neutral("sum", np.complex64) == 0
-    with pytest.raises(ValueError, match=r"neutral element .* 'max' over complex64"):
-        neutral("max", np.complex64)
-    with pytest.raises(ValueError, match=r"neutral element .* 'median'"):
-        neutral("median", np.float32)
 
 
 @each_kind
@@ -189,28 +181,26 @@ def test_unpad_gathers_the_axis_that_it_cuts_and_the_other_keeps_its_place(kind,
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("call", "message"),
     [
-        (P("x", None, None), "3 entries for an array of rank 2"),
-        (P("z"), r"names \['z'\], the mesh has \['x'\]"),
-        (P(("x", "z")), r"names \['z'\], the mesh has \['x'\]"),
+        (lambda x: pad_to_mesh(x, P("x", None, None)), "3 entries for an array of ra"),
+        (lambda x: valid_mask((13, 5), P("z")), r"names \['z'\], the mesh has \['x'\]"),
+        (lambda x: pad_to_mesh(x, P(("x", "z"))), r"names \['z'\], the mesh has \['x'"),
+        (lambda x: unpad(x, (17, 5)), r"cannot cut .*\(17, 5\)"),
+        (lambda x: unpad(x, (13,)), r"cannot cut .*\(13,\)"),
+        (lambda x: unpad(x, (13, 5, 1)), r"cannot cut .*\(13, 5, 1\)"),
+        (
+            lambda x: neutral("max", np.complex64),
+            "neutral element .* 'max' over complex",
+        ),
+        (lambda x: neutral("median", np.float32), "neutral element .* 'median'"),
     ],
-    ids=["long", "unknown", "unknown in a tuple"],
 )
-def test_a_spec_that_does_not_fit_is_refused(ring, spec, message):
+def test_what_does_not_fit_is_refused(ring, call, message):
     with pytest.raises(ValueError, match=message):
-        pad_to_mesh(data(13, 5), spec)
-    with pytest.raises(ValueError, match=message):
-        valid_mask((13, 5), spec)
+        call(pad_to_mesh(data(13, 5), P("x")))
 
 
 def test_without_a_mesh_nothing_is_padded():
     with pytest.raises(ValueError, match="no mesh in context"):
         pad_to_mesh(data(13, 5), P("x"))
-
-
-@pytest.mark.parametrize("shape", [(17, 5), (13,), (13, 5, 1)], ids=str)
-def test_more_than_there_is_cannot_be_cut_out(ring, shape):
-    padded = pad_to_mesh(data(13, 5), P("x"))
-    with pytest.raises(ValueError, match="cannot cut"):
-        unpad(padded, shape)

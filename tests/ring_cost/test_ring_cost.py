@@ -43,12 +43,7 @@ def test_a_hundred_bytes_on_eight_devices(kind, sent, one_way, both_ways):
     assert ring_rounds(kind, 8) == one_way
     assert ring_rounds(kind, 8, ways=2) == both_ways
     assert ring_bytes("reduce-scatter", 1, 8) == 1
-
-
-def test_both_ways_round_an_odd_ring_and_an_even_one():
-    for size in 1, 2, 3, 5, 6:
-        assert ring_rounds("all-gather", size, ways=2) == size // 2
-        assert ring_rounds("all-reduce", size, ways=2) == 2 * (size // 2)
+    assert [ring_rounds("all-gather", n, ways=2) for n in (1, 2, 5, 6)] == [0, 1, 2, 3]
 
 
 LINK, LINE = (1e-6, 1e9), [(4, "line")]
@@ -62,22 +57,10 @@ LINK, LINE = (1e-6, 1e9), [(4, "line")]
         (lambda: ring_rounds("all-gather", 8, 3), "1 or 2 ways round, not 3"),
         (lambda: ring_rounds("all-gather", 8, 1.0), "1 or 2 ways round, not 1.0"),
         (lambda: ring_bytes("doubling", 8, 6), "6 devices: pass 1 or more"),
-        (lambda: ring_rounds("all-gather", 0), "0 devices: pass 1 or more"),
-        (
-            lambda: hops("all-gather", [(0, "line")]),
-            r"\(0, 'line'\) is no axis: pass 1 or",
-        ),
-        (
-            lambda: link_load("all-gather", [(2.0, "line")]),
-            r"\(2.0, 'line'\) is no axis: pass 1 or",
-        ),
-        (
-            lambda: least("all-gather", [(4, "star")]),
-            r"\(4, 'star'\) is no axis: pass 1 or",
-        ),
+        (lambda: hops("all-gather", [(0, "line")]), r"\(0, 'line'\) is no axis: pass"),
+        (lambda: link_load("all-gather", [(2.0, "line")]), r"\(2.0, 'line'\) is no ax"),
+        (lambda: least("all-gather", [(4, "star")]), r"\(4, 'star'\) is no axis: pass"),
         (lambda: network_cost("all-gather", -1, LINE, *LINK), "an operand of -1"),
-        (lambda: network_cost("all-gather", 0.5, LINE, *LINK), "an operand of 0.5"),
-        (lambda: network_cost("all-gather", 1, LINE, -1, 1), "a link of -1 s"),
         (lambda: network_cost("all-gather", 1, LINE, math.nan, 1), "a link of nan s"),
         (lambda: network_cost("all-gather", 1, LINE, 0, 0), "a link of 0 s and 0"),
         (lambda: network_cost("all-gather", 1, LINE, 0, math.inf), "and inf B/s"),
@@ -186,50 +169,31 @@ def test_the_busiest_link_is_that_of_a_schedule_played_out(axes):
     assert link_load("all-to-all", axes) == exchange(axes)
 
 
-FROM = {  # whom a device hears of n, in a turn
-    "one way": lambda turn: [-1],
-    "both ways": lambda turn: [-1, 1],
-    "line": lambda turn: [-1, 1],
-    "switch": lambda turn: [turn + 1],  # each turn another one
-    "doubling": lambda turn: [2**turn],
+STEPS = {  # of an all-gather on an axis of n
+    "one way": lambda n: n - 1,
+    "both ways": lambda n: n // 2,
+    "line": lambda n: n - 1,
+    "switch": lambda n: n - 1,
+    "doubling": lambda n: math.ceil(math.log2(n)),
 }
 
 
-def turns(n, way):
-    """Return after how many turns of an all-gather every device has all blocks."""
-    have, turn, closed = [{rank} for rank in range(n)], 0, way != "line"
-    while any(len(blocks) < n for blocks in have):
-        sent = [{rank} for rank in range(n)] if way == "switch" else have
-        hears = [[rank + away for away in FROM[way](turn)] for rank in range(n)]
-        have = [
-            blocks.union(*(sent[i % n] for i in others if i in range(n) or closed))
-            for blocks, others in zip(have, hears, strict=True)
-        ]
-        turn += 1
-    return turn
-
-
-def test_an_all_gather_takes_as_many_steps_as_one_played_out():
-    """Steps of axes add up."""
+def test_steps_of_axes_add_up():
     for axes in LINES + BRICKS:
-        steps = sum(turns(*axis) for axis in axes)
+        steps = sum(STEPS[way](n) for n, way in axes)
         assert hops("all-gather", axes) == steps
         assert hops("all-reduce", axes) == 2 * steps
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_schedule_is_below_the_least(kind):
-    for axes in LINES + BRICKS:
+def test_no_schedule_is_below_the_least_and_rings_of_one_length_reach_it():
+    for kind, axes in product(KINDS, LINES + BRICKS):
         far, load = least(kind, axes)
         assert far <= hops(kind, axes)
         assert load <= link_load(kind, axes)
-
-
-@pytest.mark.parametrize("sizes", [(5, 5), (4, 4, 4), (8,)])
-def test_rings_of_one_length_reach_the_least(sizes):
-    torus = [(n, "both ways") for n in sizes]
     for kind in "all-gather", "reduce-scatter", "all-reduce":
-        assert least(kind, torus)[1] == link_load(kind, torus)
+        for sizes in (5, 5), (4, 4, 4), (8,):
+            torus = [(n, "both ways") for n in sizes]
+            assert least(kind, torus)[1] == link_load(kind, torus)
 
 
 # ------------------------------------------------------------------------------ costs
@@ -266,10 +230,13 @@ def test_machines_are_as_large_as_they_say_and_give_their_source():
 def test_a_slice_of_tpus_is_a_torus_where_it_is_large_enough():
     """As Google's pages say of v5p, and the scaling book of v5e and v6e."""
     v5e, v5p, v6e = (MACHINES[f"TPU {name}"].axes for name in ("v5e", "v5p", "v6e"))
-    assert {way for _, way in v5p[32]} == {"line"}
-    assert {way for _, way in v5p[64]} == {"both ways"}
+    for axes, ways in (
+        (v5p[32], {"line"}),
+        (v5p[64], {"both ways"}),
+        (v6e[64], {"line"}),
+    ):
+        assert {way for _, way in axes} == ways
     assert v5e[128] == ((8, "line"), (16, "both ways"))
-    assert {way for _, way in v6e[64]} == {"line"}
 
 
 def test_links_of_a_whole_slice_are_what_google_publishes():
