@@ -81,15 +81,6 @@ def test_a_collective_sends_what_its_formula_says(names, kind):
         assert {*collective.groups} == {*map(tuple, lines)}
 
 
-@pytest.mark.parametrize("axes", [("z", "x"), ("y", "x", "z")])
-def test_the_axes_of_a_sum_are_in_the_order_of_the_mesh(axes):
-    mesh = mesh_of(2, 2, 2, kind=AUTO)
-    program = measure(manual(mesh, lambda b: lax.psum(b, axes)), blocks(mesh))
-    (collective,) = program.collectives
-    assert collective.axes == tuple(name for name in "xyz" if name in axes)
-    assert program.sent == 2 * (BLOCK - BLOCK // 2 ** len(axes))
-
-
 @pytest.mark.parametrize("kind", [AUTO, AxisType.Explicit])
 def test_a_sum_of_everything_is_counted_and_does_not_run(kind):
     huge = struct(mesh_of(4, 2, kind=kind), (2**20, 2**20), "x", "y")  # four terabytes
@@ -98,17 +89,6 @@ def test_a_sum_of_everything_is_counted_and_does_not_run(kind):
     assert {c.kind for c in program.collectives} == {"all-reduce"}
     assert {name for c in program.collectives for name in c.axes} == {"x", "y"}
     assert {c.bytes for c in program.collectives} == {4}
-
-
-def test_a_permutation_has_the_axes_along_which_it_moves():
-    mesh = mesh_of(4, 2)
-    x = struct(mesh, (16,), ("x", "y"))
-    with jax.set_mesh(mesh):
-        program = measure(lambda x: jax.reshard(x, jax.P(("y", "x"))), x)
-    (collective,) = program.collectives
-    assert collective.kind == "collective-permute"
-    assert collective.axes == ("x", "y")
-    assert program.sent == 2 * 4
 
 
 # Loops and branches.
@@ -200,16 +180,6 @@ def test_the_names_are_those_of_the_mesh_of_arguments_or_of_the_result(mesh):
     assert [c.axes for c in program.collectives] == [("x",)]
 
 
-def test_memory_is_what_the_compiler_reserves_also_once_compiled(mesh):
-    f = jax.jit(lambda x: jnp.sort(x, axis=0))
-    program, compiled = measure(f, blocks(mesh)), f.lower(blocks(mesh)).compile()
-    memory = compiled.memory_analysis()
-    assert program.arguments == memory.argument_size_in_bytes == BLOCK
-    assert program.outputs == memory.output_size_in_bytes == BLOCK
-    assert program.temporaries == memory.temp_size_in_bytes > 0
-    assert measure(compiled) == program
-
-
 # Programs of other machines, as text.
 
 MESH = {"x": 4, "y": 2}
@@ -237,7 +207,6 @@ HALVES = (0, 2), (1, 3), (4, 6), (5, 7)
     [
         ("{{0,2,4,6},{1,3,5,7}}", LINES, ("x",)),
         ("[2,4]<=[4,2]T(1,0)", LINES, ("x",)),
-        ("mesh['x'=4,'y'=2] {'x'}", LINES, ("x",)),
         ("mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'b'}", LINES, ("x",)),
         ("mesh['a'=2,'b'=4], device_ids=(0,2,4,6,1,3,5,7) {'b'}", LINES, ("x",)),
         ("mesh['a'=2,'b'=2,'c'=2] {'b','a'}", LINES, ("x",)),
@@ -259,13 +228,10 @@ def test_every_spelling_of_groups_is_understood(text, groups, axes):
 @pytest.mark.parametrize(
     ("shape", "size"),
     [
-        ("f32[8]{0}", 32),
         ("bf16[4,2]{1,0:T(8,128)(2,1)S(1)}", 16),
         ("s4[9]{0:E(4)}", 5),
         ("s4[9]{0}", 9),
         ("f8e4m3fn[3,3]{1,0}", 9),
-        ("c128[2]{0}", 32),
-        ("pred[]", 1),
         ("token[]", 0),
         ("f32[<=8]{0}", 32),
         ("(f32[2]{0}, (s8[3]{0}, pred[]))", 12),
@@ -460,7 +426,6 @@ def test_a_count_that_cannot_be_read_is_unknown(change, bound):
     [
         ', backend_config={"known_trip_count":{"n":"3"},"other":{"n":"9"}}',
         r', backend_config="{\"known_trip_count\":{\"n\":\"3\"}}"',
-        ', metadata={op_name="f(\\"[{"}, backend_config={"known_trip_count":{"n":"3"}}',
     ],
 )
 def test_a_count_in_the_text_is_taken_from_it(config):
@@ -484,18 +449,6 @@ def test_the_text_table_aligns_and_adds_up(mesh):
     assert memory.startswith("arguments 512 B, outputs 512 B, temporaries ")
 
 
-def test_the_html_table_is_accessible_and_escapes_names():
-    mesh = jax.make_mesh((8,), ("<b>",))
-    f = partial(lax.psum, axis_name="<b>")
-    total = jax.shard_map(f, mesh=mesh, in_specs=jax.P("<b>"), out_specs=jax.P())
-    page = measure(total, struct(mesh, (8,), "<b>"))._repr_html_()
-    assert "&lt;b&gt;" in page
-    assert "<b>" not in page
-    assert page.count('scope="col"') == 6
-    assert page.count('scope="row"') == 2
-    assert "<caption>" in page
-
-
 PROGRAM = "text of a compiled program"
 STRANGE = {"a": [object()]}
 
@@ -506,12 +459,9 @@ STRANGE = {"a": [object()]}
         (lambda: measure("text", 1), "takes a function and its arguments, not 'text'"),
         (lambda: measure(jnp.sum, "text"), r"args\[0\] is a str: pass arrays"),
         (lambda: measure(jnp.sum, 1, STRANGE), r"args\[1\]\['a'\]\[0\] is a object"),
-        (lambda: measure(jnp.sum, np.array(["a"])), "is a ndarray: pass arrays"),
         (lambda: read(None), "pass the text of a compiled program, not None"),
         (lambda: read("HloModule a\n\nENTRY b {", "x"), "'x' is no mesh"),
-        (lambda: read(""), PROGRAM),
         (lambda: read(jax.jit(jnp.sin).lower(1.0).as_text()), PROGRAM),
-        (lambda: read("HloModule m\n"), PROGRAM),
         (lambda: read("ENTRY %main () -> f32[] {\n}\n"), PROGRAM),
         (lambda: program_of("%a = f32[8] what is this"), "instruction of a .*: f32"),
     ],

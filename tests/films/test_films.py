@@ -26,7 +26,6 @@ from examples.films import (
     first_holders,
     frames,
     record,
-    shards,
     summands,
 )
 from examples.pictures import draw
@@ -158,16 +157,6 @@ def test_rings_along_either_axis_of_a_mesh_in_any_order(axis, kind):
     assert len(frames(turns, shape=(2, 4))) == mesh.shape[axis]
 
 
-def test_shards_of_some_devices_are_numbered_from_0_as_numpy_has_them():
-    x = put(np.arange(6), mesh_of(3, devices=jax.devices()[4:7]))
-    found = {device: held.tolist() for device, held in shards(x).items()}
-    assert found == {0: [0, 1], 1: [2, 3], 2: [4, 5]}
-    one = jax.device_put(np.arange(2), jax.devices()[3])
-    turns = record([lambda x: x + 1], one)
-    assert [turn.held[0].tolist() for turn in turns] == [[0, 1], [1, 2]]
-    assert turns[1].pairs == ()
-
-
 def test_owners_are_summands_and_first_holders():
     for devices in (), (0,), (1, 5), (0, 2, 7):
         assert summands(sum(2.0**d for d in devices)) == devices
@@ -229,24 +218,33 @@ def test_the_words_say_who_holds_what_and_who_sends():
     assert "sends" not in frames(turns)[0].words
 
 
-@pytest.mark.parametrize(("shape", "count"), [(None, 3), ((1, 8), 4), ((4, 2), 8)])
-def test_cards_lie_apart_and_inside(shape, count):
+@pytest.mark.parametrize(
+    ("messages", "shape"),
+    [
+        ([Message(d, d ^ 4, (d, d ^ 1), f"{d} B") for d in range(8)], (2, 4)),
+        ([Message(0, 3, (0,), "8 B"), Message(1, 5, (1,), "64 B")], (1, 8)),
+        ([Message(3, 0, (3,), "8 B"), Message(0, 3, (0,), "8 B")], None),
+    ],
+)
+def test_cards_lie_apart_and_every_message_is_an_arrow_with_its_bytes(messages, shape):
     cell = [Cell((1,), "8"), None, Cell((2,), "1", pale=True)]
-    cells = dict.fromkeys(range(count), cell)
-    messages = [Message(d, (d + 1) % count, (d,), f"{d} B") for d in range(count)]
-    root = parse(cards(cells, messages, shape=shape))
+    root = parse(cards(dict.fromkeys(range(8), cell), messages, shape=shape))
     left, top, wide, high = map(float, root.get("viewBox").split())
     boxes = [
         [float(r.get(k)) for k in ("x", "y", "width", "height")]
         for r in root.findall(f"{SVG}rect")
         if r.get("rx") == "8"
     ]
-    assert len(boxes) == count
+    assert len(boxes) == 8
     for x, y, w, h in boxes:
         assert left - 0.1 <= x < x + w <= left + wide + 0.1
         assert top <= y < y + h <= top + high
     for (x, y, w, h), (a, b, _, _) in itertools.combinations(boxes, 2):
         assert abs(x - a) >= w - 0.1 or abs(y - b) >= h - 0.1
+    arrows = [g for g in root.iter(f"{SVG}g") if g.get("class") == "msg"]
+    assert len({ElementTree.tostring(arrow) for arrow in arrows}) == len(messages)
+    words = " ".join(t.text or "" for t in root.iter(f"{SVG}text"))
+    assert all(message.label in words for message in messages)
 
 
 def test_devices_of_a_ring_lie_beside_their_neighbours():
@@ -254,23 +252,6 @@ def test_devices_of_a_ring_lie_beside_their_neighbours():
     found = places(cards({d: [Cell((d,), str(d))] for d in range(8)}))
     spots = [found[f"{d}.0"][0] for d in range(8)]
     assert max(math.dist(spots[d], spots[(d + 1) % 8]) for d in range(8)) < 130
-
-
-@pytest.mark.parametrize(
-    ("messages", "shape"),
-    [
-        ([Message(d, d ^ 4, (d, d ^ 1), f"{d} B") for d in range(8)], (2, 4)),
-        ([Message(0, 3, (0,), "8 B"), Message(1, 5, (1,), "64 B")], (2, 4)),
-        ([Message(3, 0, (3,), "8 B"), Message(0, 3, (0,), "8 B")], None),
-    ],
-)
-def test_every_message_is_an_arrow_with_its_bytes(messages, shape):
-    cells = {d: [Cell((d,), str(d))] for d in range(8)}
-    root = parse(cards(cells, messages, shape=shape))
-    arrows = [g for g in root.iter(f"{SVG}g") if g.get("class") == "msg"]
-    assert len({ElementTree.tostring(arrow) for arrow in arrows}) == len(messages)
-    words = " ".join(t.text or "" for t in root.iter(f"{SVG}text"))
-    assert all(message.label in words for message in messages)
 
 
 # ------------------------------------------------------------------------------ films
