@@ -1,8 +1,8 @@
 """A recording has what each place of the mesh holds, before a program and after it."""
 
 import numpy as np
-from fuzzing import Target, make_tests
-from meshes.fuzz_meshes import SPECS, anything, blocks
+from fuzzing import make_tests
+from meshes.fuzz_meshes import blocks, target
 from pictures.fuzz_pictures import all_there
 
 from examples import films
@@ -18,6 +18,11 @@ def places(held, a):
     return np.array([np.array_equal(held[i], shards[d]) for i, d in enumerate(devices)])
 
 
+def stored(a):
+    """Return what `shards` has."""
+    return places(films.shards(a), a)
+
+
 def recorded(a):
     """Record a program that does nothing, twice."""
     first, *_, last = films.record([lambda a: a] * 2, a)
@@ -25,23 +30,14 @@ def recorded(a):
     return places(first.held, a) & places(last.held, a)
 
 
-def target(name, call):
-    return Target(
-        name=f"films.{name}",
-        parameters=anything,
-        arrays=lambda p, random: blocks({**p, "n": 1 + p["n"]}, random),
-        call=lambda p: call,
-        reference=lambda p, a: a,
-        specs=lambda p: (SPECS[p["lies"]],),
-        check=all_there,
-        given=("replicated", "sharded"),
-        under=("nothing",),
-    )
-
-
+options = {
+    "arrays": lambda p, random: blocks({**p, "n": 1 + p["n"]}, random),
+    "reference": lambda p, a: a,
+    "check": all_there,
+}
 TARGETS = (
-    target("shards", lambda a: places(films.shards(a), a)),
-    target("record", recorded),
+    target("films.shards", lambda p: stored, **options),
+    target("films.record", lambda p: recorded, **options),
 )
 
 test_case, test_lists, test_draws = make_tests(films, TARGETS, INNER)

@@ -102,12 +102,6 @@ def test_text_is_escaped_and_a_value_keeps_its_html():
     assert "Bold" not in page
 
 
-def test_outside_a_notebook_an_output_is_printed(capsys):
-    assert magic.every(OUTPUT) is OUTPUT
-    magic.display(OUTPUT)
-    assert capsys.readouterr().out == "[processes 0, 2]\none\n[process 1]\ntwo\n"
-
-
 NOTEBOOK = """
 from IPython.core.interactiveshell import InteractiveShell
 

@@ -62,24 +62,22 @@ def alike(p, arrays, result, expected):
     np.testing.assert_array_equal(found, there * expected)
 
 
-def target(name, call, times):
-    """A target for one function, of a matrix that lies as it may."""
-    return Target(
-        name=f"meshes.{name}",
-        parameters=anything,
-        arrays=blocks,
-        call=call,
-        reference=lambda p, a: times,
-        specs=lambda p: (SPECS[p["lies"]],),
-        check=alike,
-        given=("jax", "replicated", "sharded"),
-        under=("nothing",),
-    )
+def target(name, call, **others):
+    """Return the target of a function of a matrix that lies as it may."""
+    options = {
+        "parameters": anything,
+        "arrays": blocks,
+        "specs": lambda p: (SPECS[p["lies"]],),
+        "given": ("replicated", "sharded"),
+        "under": ("nothing",),
+    }
+    return Target(name=name, call=call, **options | others)
 
 
+options = {"check": alike, "given": ("jax", "replicated", "sharded")}
 TARGETS = (
-    target("bytes_held", lambda p: held, 2),
-    target("bytes_missing", missing, 1),
+    target("meshes.bytes_held", lambda p: held, reference=lambda p, a: 2, **options),
+    target("meshes.bytes_missing", missing, reference=lambda p, a: 1, **options),
 )
 
 test_case, test_lists, test_draws = make_tests(meshes, TARGETS, INNER)

@@ -1,8 +1,8 @@
 """A picture shows on each device the elements that the device holds."""
 
 import numpy as np
-from fuzzing import Target, make_tests
-from meshes.fuzz_meshes import SPECS, anything, blocks
+from fuzzing import make_tests
+from meshes.fuzz_meshes import target
 
 from examples import pictures
 
@@ -36,18 +36,7 @@ def reference(p, a):
         raise ValueError("nothing to draw")
 
 
-TARGETS = (
-    Target(
-        name="pictures.draw",
-        parameters=anything,
-        arrays=blocks,
-        call=lambda p: drawn,
-        reference=reference,
-        specs=lambda p: (SPECS[p["lies"]],),
-        check=all_there,
-        given=("replicated", "sharded"),
-        under=("nothing",),
-    ),
-)
+options = {"reference": reference, "check": all_there}
+TARGETS = (target("pictures.draw", lambda p: drawn, **options),)
 
 test_case, test_lists, test_draws = make_tests(pictures, TARGETS, INNER)

@@ -55,7 +55,6 @@ LINK, LINE = (1e-6, 1e9), [(4, "line")]
         (lambda: ring_bytes("psum", 1, 8), "'psum' is no collective of"),
         (lambda: network_cost("doubling", 1, LINE, *LINK), "'doubling' is no coll"),
         (lambda: ring_rounds("all-gather", 8, 3), "1 or 2 ways round, not 3"),
-        (lambda: ring_rounds("all-gather", 8, 1.0), "1 or 2 ways round, not 1.0"),
         (lambda: ring_bytes("doubling", 8, 6), "6 devices: pass 1 or more"),
         (lambda: hops("all-gather", [(0, "line")]), r"\(0, 'line'\) is no axis: pass"),
         (lambda: link_load("all-gather", [(2.0, "line")]), r"\(2.0, 'line'\) is no ax"),
@@ -217,14 +216,6 @@ def test_nothing_is_sent_by_one_device_and_of_nothing():
         assert network_cost(kind, 4096, [], *LINK)[:3] == (0, 0, 0)
         empty = network_cost(kind, 0, LINE, *LINK)
         assert empty == (hops(kind, LINE), 0, empty.steps * 1e-6, "latency")
-
-
-def test_machines_are_as_large_as_they_say_and_give_their_source():
-    for name, machine in MACHINES.items():
-        for count, axes in machine.axes.items():
-            assert math.prod(n for n, _ in axes) == count, name
-        assert all(source.startswith("https://") for source in machine.sources)
-        assert len(machine.sources) >= 2
 
 
 def test_a_slice_of_tpus_is_a_torus_where_it_is_large_enough():

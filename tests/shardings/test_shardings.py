@@ -55,14 +55,6 @@ def test_any_spelling_of_a_sharding_is_right():
         assert same(answer, rows)
 
 
-def test_both_solutions_of_the_mysterious_sharding_are_right():
-    target = "0 2 / 4 6 / 1 3 / 5 7"
-    assert same(on(mesh_of(2, 2, 2), ("z", "x"), "y"), target)
-    order = np.array(jax.devices())[[0, 4, 1, 5, 2, 6, 3, 7]].reshape(2, 4)
-    published = on(jax.sharding.Mesh(order, ("x", "y")), "y", "x")
-    assert same(published, target)
-
-
 @pytest.mark.parametrize(("sizes", "kind"), [((8, 1), AUTO), ((2, 4), EXPLICIT)])
 def test_two_shardings_are_the_same_exactly_if_jax_moves_nothing(sizes, kind):
     """JAX's own answer is the oracle: `is_equivalent_to`, on one order of devices."""
@@ -88,14 +80,10 @@ def test_a_spec_an_array_or_its_description_stands_for_its_sharding(mesh):
     assert same(jax.P("x", "y"), jax.P("x", "y", None), (8, 8, 2))
 
 
-def test_a_vector_and_three_axes_are_judged_too(mesh):
-    assert same(jax.P("x"), "0,1,2,3 4,5,6,7", (4,))
+def test_a_vector_is_judged_too(mesh):
     reason = reasons_of(jax.P("y"), "0,1,2,3 4,5,6,7", (4,))
     assert "cut into blocks 4, in the target 2" in reason
     assert "device 0 holds element 0, the target wants elements 0-1" in reason
-    reason = reasons_of(jax.P("x", None, "y"), jax.P("x", "y"), (4, 4, 4))
-    assert "cut into blocks 2 x 1 x 4, in the target 2 x 4 x 1" in reason
-    assert "device 0 holds [0:2, 0:4, 0:1], the target wants [0:2, 0:1, 0:4]" in reason
 
 
 def test_one_device_is_a_mesh_as_well():

@@ -1,8 +1,8 @@
 """Numbers in a picture are those of the shards, or they do not fit."""
 
 import numpy as np
-from fuzzing import Target, make_tests
-from meshes.fuzz_meshes import SPECS, anything, blocks
+from fuzzing import make_tests
+from meshes.fuzz_meshes import target
 from pictures.fuzz_pictures import all_there, reference
 
 from examples import pictures, views
@@ -29,18 +29,7 @@ def written(a):
     )
 
 
-TARGETS = (
-    Target(
-        name="views.numbers",
-        parameters=anything,
-        arrays=blocks,
-        call=lambda p: written,
-        reference=reference,
-        specs=lambda p: (SPECS[p["lies"]],),
-        check=all_there,
-        given=("replicated", "sharded"),
-        under=("nothing",),
-    ),
-)
+options = {"reference": reference, "check": all_there}
+TARGETS = (target("views.numbers", lambda p: written, **options),)
 
 test_case, test_lists, test_draws = make_tests(views, TARGETS, INNER)
