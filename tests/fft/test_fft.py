@@ -155,27 +155,6 @@ def test_a_batch_along_an_axis_of_another_type_stays(own, others):
     assert (program.sent, program.counts) == (block, {"all-to-all": 2})
 
 
-def test_double_precision_stays_double_under_strict_promotion():
-    strict = jax.numpy_dtype_promotion("strict")
-    with strict, jax.enable_x64(True), devices((2, 4)):
-        a, expected, shape = problem("rfftn_transposed")
-        there = fft.rfftn_transposed(a)
-        home = fft.irfftn_transposed(there, shape)
-        assert (there.dtype, home.dtype) == (jnp.complex128, jnp.float64)
-        agree(there, expected, eps=1e-14)
-        agree(home, a, eps=1e-14)
-
-
-def test_other_numbers_become_single_precision():
-    a = np.random.default_rng(0).integers(0, 2, SHAPES[3])
-    with devices((2, 4)):
-        for dtype in jnp.float32, jnp.bfloat16, bool:
-            found = jax.eval_shape(fft.fftn, jnp.asarray(a, dtype))
-            assert found.dtype == jnp.complex64
-        placed = jax.device_put(a.astype(np.int8), jax.P("x", "y"))
-        agree(fft.rfftn(placed), np.fft.rfftn(a))
-
-
 # -------------------------------------------------------- right gradient?
 
 
@@ -216,14 +195,11 @@ def test_sizes_that_nothing_divides_send_the_zeros_that_fill_them_up():
         assert measure(fft.fftn, a).sent == fft.cost(fft.fftn, a).sent == 8 * sent
 
 
-def test_real_numbers_send_little_more_than_half_and_a_gradient_no_more():
+def test_a_gradient_sends_no_more_than_its_transform():
     with devices((2, 4)):
-        a, size = lay("rfftn", (2, 4), np.zeros(SHAPES[3])), SHAPES[3][-1]
-        whole, half = (fft.cost(f, a).sent for f in (fft.fftn, fft.rfftn))
-        held = jax.eval_shape(fft.rfftn, a).shape[2]
+        a = lay("rfftn", (2, 4), np.zeros(SHAPES[3]))
         program = measure(jax.grad(lambda a: fft.fftn(a).real.sum()), a)
-    assert half * size == whole * held < 0.8 * whole * size
-    assert program.sent <= whole
+        assert program.sent <= fft.cost(fft.fftn, a).sent
 
 
 # ------------------------------------------------------------- what is refused
@@ -235,19 +211,15 @@ FIELD = jnp.zeros((4, 8, 6), jnp.complex64)
     ("name", "a", "options", "complaint"),
     [
         ("fftn", [1.0], {}, "a is a list: pass an array of"),
-        ("irfft2", np.array([None]), {"s": (4, 4)}, "a is of object: pass an array of"),
         ("ifft2", FIELD, {"norm": "loud"}, "norm = 'loud': pass one of"),
         ("fftn", FIELD[..., :0], {}, r"sizes \(4, 8, 0\): an array without numbers"),
-        ("fftn", FIELD[0, 0], {}, r"axes = \(0,\) of 1: pass two or more"),
         ("fftn", FIELD, {"axes": (0, 3)}, r"axes = \(0, 3\) of 3: pass two or more"),
-        ("fftn", FIELD, {"s": (4, 8)}, r"s = \(4, 8\): pass 3 integers"),
         ("fftn", FIELD, {"s": (4, 8, 7)}, r"\[4, 8, 6\] is not for s = \(4, 8, 7\): p"),
         ("ifftn", FIELD, {"s": (4, 6, 6)}, r"pass \[4, 6, 6\], or \[4, 6, 8\] with ze"),
         ("rfftn", FIELD, {}, "complex64 is not real: pass the real part, or call fftn"),
         ("fftn", FIELD, {"over": ("x", "z")}, r"no mesh axis \['z'\] in context"),
         ("fftn", FIELD, {"over": ("x", "x")}, "pass one mesh axis or more, each once"),
         ("irfftn", FIELD, {"s": [[4, 8, 6]]}, "pass 3 integers"),
-        ("irfftn", FIELD, {"s": None}, "is not for s"),
     ],
 )
 def test_what_has_no_answer_is_refused_in_words(name, a, options, complaint):
@@ -278,13 +250,6 @@ def test_a_padded_spectrum_has_the_shape_of_many_sizes():
                     back(spectrum)
         found = fft.irfftn(spectrum, [16, 16, 18])
         np.testing.assert_allclose(found, wanted, atol=1e-4)
-
-
-def test_nan_goes_into_every_number():
-    with devices((2, 4)):
-        a = np.ones((7, 9, 11), np.float32)
-        a[3, 4, 5] = np.nan
-        assert np.isnan(np.asarray(fft.fftn(a))[:, :9, :11]).all()
 
 
 # ----------------------------------------------------------- in the spectrum
@@ -322,15 +287,15 @@ def test_wave_numbers_and_the_mask_lie_as_the_spectrum_does(name, kind):
     ("mesh", "dtype"), [((2, 4), np.float32), ((7,), np.complex64)]
 )
 def test_an_equation_is_solved_in_two_transforms(mesh, dtype):
-    shape = (7, 9, 11)
-    f = noise(*shape, dtype=dtype)
+    f = noise(*ODD[3], dtype=dtype)
     f -= f.mean()
 
     def symbol(k0, k1, k2):
         return k0**2 + 2 * k1**2 + k2**2
 
-    waves = np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in shape), indexing="ij")
-    by = symbol(*waves)
+    by = symbol(
+        *np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in ODD[3]), indexing="ij")
+    )
     by[0, 0, 0] = np.inf
     with devices(mesh):
         run = jax.jit(lambda f: fft.solve_in_spectrum(f, symbol)).lower(f).compile()
@@ -338,7 +303,7 @@ def test_an_equation_is_solved_in_two_transforms(mesh, dtype):
         expected = np.fft.ifftn(np.fft.fftn(f) / by)
         agree(u, expected if dtype == np.complex64 else expected.real, 1e-5)
         assert u.dtype == dtype
-        again = fft.solve_in_spectrum(u, lambda *k: 2 + 0 * k[0], s=shape)
+        again = fft.solve_in_spectrum(u, lambda *k: 2 + 0 * k[0], s=ODD[3])
         agree(again, np.asarray(u)[:7, :9] / 2)  # zeros may be there or not
         there = fft.rfftn_transposed if dtype == np.float32 else fft.fftn_transposed
         assert measure(run).sent == 2 * fft.cost(there, f).sent
