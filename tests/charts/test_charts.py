@@ -131,13 +131,6 @@ def test_what_begins_later_than_now_is_pale(now):
     assert f"translate({100 * now / 8:.4g}%, 0px)" in line.get("style")
 
 
-def test_a_text_without_room_is_in_the_words_alone():
-    long = "a product of two large matrices, step by step, and what came before it"
-    chart = timeline({"device 0": [Span(0, 1, long), Span(1, 40, "b")]}, narrow=True)
-    assert long in chart.words
-    assert [long in texts(parse(chart)), "b" in texts(parse(chart))] == [False, True]
-
-
 def test_a_timeline_prints_what_happens():
     chart = timeline(WORK, "steps")
     work = "b0 from 0 to 3; waits from 3 to 4; b3 from 4 to 7"

@@ -3,8 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import each_week
-from jax import lax
-from on_devices import devices, noise
+from on_devices import noise
 
 from examples.gradient_check import check_gradient
 
@@ -78,29 +77,6 @@ def test_a_factor_in_a_gradient_is_found(dtype):
             check_gradient(mean, params, wrong, **eps)
         factor_found = float(str(error.value).split()[-4])
         np.testing.assert_allclose(factor_found, factor, rtol=0.1)
-
-
-def test_a_sum_too_many_in_shard_map_is_found():
-    batch = examples()
-    with devices((8,)):
-        params, placed = network(), jax.device_put(batch, jax.P("x"))
-        specs = {"in_specs": (jax.P(), jax.P("x")), "out_specs": jax.P()}
-
-        def total(params, block):
-            return lax.psum(squares(params, block).sum(), "x")
-
-        def twice(params, block):
-            loss = jax.grad(lambda params: squares(params, block).sum())
-            return lax.psum(loss(params), "x")
-
-        @jax.jit
-        def loss(params):
-            return jax.shard_map(total, **specs)(params, placed)
-
-        wrong = jax.jit(jax.shard_map(twice, **specs))(params, placed)
-        check_gradient(loss, params, jax.grad(loss)(params))
-        with pytest.raises(ValueError, match=": 8 times as much"):
-            check_gradient(loss, params, wrong)
 
 
 @pytest.mark.parametrize("phase", [each_week(1), 1j, 1 + 1j])

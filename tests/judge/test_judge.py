@@ -11,7 +11,7 @@ from jax.sharding import AxisType
 from on_devices import as_double, devices, mesh_of, on, table
 
 from examples.communication import measure
-from examples.judge import Judge, Verdict, compare
+from examples.judge import Judge, Verdict
 from examples.pictures import draw
 from examples.shardings import differences, notation
 
@@ -49,17 +49,14 @@ def reasons_of(verdict):
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (448.0, 448),
         (jnp.asarray(448), 448),
         (1 / 3, 0.3333333),
         (1e-8 / 3, 1e-8 / 3 * (1 + 1e-6)),
         (float("nan"), float("nan")),
-        (float("inf"), float("inf")),
         (1 + 2j, 1 + 2j),
         (np.bool_(True), True),
         ("All-gather ", "all-gather"),
         (np.array([2, 4]), (2, 4)),
-        (jnp.arange(3), np.arange(3)),
         ({1, 2}, {2, 1}),
         (None, None),
         (jax.P("x", None), jax.P("x", None)),
@@ -77,29 +74,21 @@ VALUES = [  # answer, expected: the file says what is wrong
     (56, 448),
     (-8, -1),
     (449, 448),
-    (447.5, 448),
-    (-448, 448),
     (0, 448),
     (-896, 448),
     (5, 0),
-    (0.33, 1 / 3),
     (2 + 1j, 1 + 2j),
     (1e-8, 2e-8),
     (False, True),
     (True, 3),
     ("7", 7),
-    (None, 7),
     (..., 7),
-    (jax.P("x"), 7),
     ("rows", "columns"),
     (..., "columns"),
-    (np.arange(2), "columns"),
     (3, (2, 4)),
     ((2, 4, 1), (2, 4)),
     ((4, 4), (2, 4)),
     ({"all-gather": 1}, {"all-reduce": 1}),
-    ({"b": 1, 2: 3}, 3),
-    (np.arange(3), 3),
     (np.arange(3), np.arange(4)),
     ([1, 2, 3], np.arange(3)),
     (SQUARE.T, SQUARE),
@@ -111,10 +100,7 @@ VALUES = [  # answer, expected: the file says what is wrong
 PROGRAMS = [  # no function, or one that returns no array
     None,
     ...,
-    jax.P("x"),
     lambda a: None,
-    lambda a: ...,
-    lambda a: "a",
     lambda a: 3.0,
     lambda a: (a, None),
     lambda a: np.ones(3),
@@ -157,12 +143,6 @@ def test_integers_booleans_and_keys_are_compared_exactly():
     words = reasons_of(judge.value(jnp.asarray(~flags), flags))
     assert "at [0] is False, wanted is True; 2 of 2 elements are wrong" in words
     assert not judge.value(jax.random.key(0), jax.random.key(1)).passed
-
-
-def test_small_values_beside_large_ones_may_have_the_rounding_of_the_large():
-    wanted = np.array([1e6, 1e-3], np.float32)
-    assert compare(wanted + np.float32([0, 1e-2]), wanted, 2e-5) is None
-    assert compare(wanted + np.float32([0, 1e3]), wanted, 2e-5) is not None
 
 
 # ------------------------------------------------------------------- a program

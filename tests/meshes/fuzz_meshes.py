@@ -28,7 +28,7 @@ def blocks(p, random):
     return (random.normal(size=(p["n"] * parts, p["m"] * parts, 2)) @ [1, 1j],)
 
 
-def held(a):
+def stored(a):
     """Count on every device what is there, and what `bytes_held` says."""
     there = np.zeros(64, int)
     for shard in a.addressable_shards:
@@ -76,7 +76,7 @@ def target(name, call, **others):
 
 options = {"check": alike, "given": ("jax", "replicated", "sharded")}
 TARGETS = (
-    target("meshes.bytes_held", lambda p: held, reference=lambda p, a: 2, **options),
+    target("meshes.bytes_held", lambda p: stored, reference=lambda p, a: 2, **options),
     target("meshes.bytes_missing", missing, reference=lambda p, a: 1, **options),
 )
 

@@ -70,16 +70,6 @@ def test_the_data_comes_first_and_the_fill_after_it(mesh, kind, spec):
         assert empty.shape == padded_shape((0, 1), spec)
 
 
-def test_an_array_on_the_host_reaches_the_devices_in_blocks(ring, monkeypatch):
-    def extend(x, larger, spec, fill):
-        assert isinstance(x, jax.Array)
-        assert {shard.data.shape for shard in x.addressable_shards} == {(2, 5)}
-        return "blocks"
-
-    monkeypatch.setattr("examples.padding.extend", extend)
-    assert pad_to_mesh(data(13, 5), P("x")) == "blocks"
-
-
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 @pytest.mark.parametrize("mesh", [(1, 1), (8, 1), (2, 4), (4, 2)], ids=str)
 def test_each_axis_grows_by_less_than_its_number_of_blocks(mesh, spec):
@@ -89,28 +79,6 @@ def test_each_axis_grows_by_less_than_its_number_of_blocks(mesh, spec):
             for larger, count in zip(padded_shape((n, n), spec), counts, strict=True):
                 assert larger % count == 0
                 assert 0 <= larger - n < count
-
-
-@each_kind
-def test_masked_reductions_are_those_of_the_data(kind):
-    x, spec = data(13, 5), P("y", "x")
-    lowest = neutral("max", x.dtype)
-
-    @jax.jit
-    def reductions(padded, mask):
-        sums = [padded.sum(axis, where=mask) for axis in (None, 0)]
-        means = [padded.mean(axis, where=mask) for axis in (None, 0)]
-        most = [padded.max(axis, where=mask, initial=lowest) for axis in (None, 0)]
-        return sums, means, most, jax.nn.softmax(padded, axis=0, where=mask)
-
-    with devices((2, 4), kind):
-        padded, mask = pad_to_mesh(x, spec, fill=100), valid_mask(x.shape, spec)
-        *masked, soft = jax.device_get(reductions(padded, mask))
-    for found, name in zip(masked, ("sum", "mean", "max"), strict=True):
-        np.testing.assert_allclose(found[0], getattr(x, name)(), rtol=1e-5)
-        np.testing.assert_allclose(found[1][:5], getattr(x, name)(0), rtol=1e-5)
-    np.testing.assert_allclose(soft[:13, :5], np.exp(x) / np.exp(x).sum(0), rtol=1e-5)
-    assert (soft[13:] == 0).all()
 
 
 @pytest.mark.parametrize(

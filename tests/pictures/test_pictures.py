@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType
 from on_devices import even, mesh_of, on
 
-from examples.pictures import COLOURS, beside, draw
+from examples.pictures import COLOURS, INKS, beside, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 SPECS = [
@@ -135,20 +135,15 @@ def contrast(light, dark, dim=1):
 
 @pytest.mark.parametrize("spec", [SPECS[0], SPECS[1], SPECS[3]], ids=str)
 def test_copies_share_a_block_in_equal_slanting_strips(spec):
-    """They fill it; the number of each is read in its strip. One alone is not cut."""
+    """They fill it. One alone is not cut."""
     for group, devices, _ in blocks(draw(struct((16, 8), mesh_of(2, 4), *spec)).svg):
-        strips, slants = group.findall(f"{SVG}polygon"), False
-        for text, strip in zip(group.iter(f"{SVG}text"), strips, strict=True):
-            edges = points(strip) - np.roll(points(strip), 1, axis=0)
-            slants |= (np.abs(edges) > 0.5).all(axis=1).any()
-            (x, y), before = points(strip).T, np.roll(points(strip), 1, axis=0).T
-            area = abs(x @ before[1] - y @ before[0]) / 2
-            whole = np.prod(outline(group)[2:])
-            np.testing.assert_allclose(area, whole / len(strips), rtol=5e-3)
-            size, down = int(text.get("font-size")), float(text.get("y"))
-            assert x.min() < float(text.get("x")) < x.max()
-            assert y.min() <= down - size * 0.75 < down <= y.max()
-            assert contrast(strip.get("fill"), text.get("fill")) >= 7
+        whole, slants = np.prod(outline(group)[2:]), False
+        for strip in group.findall(f"{SVG}polygon"):
+            after, before = points(strip), np.roll(points(strip), 1, axis=0)
+            slants |= (np.abs(after - before) > 0.5).all(axis=1).any()
+            area = np.linalg.det(np.stack([before, after], axis=1)).sum() / 2
+            np.testing.assert_allclose(abs(area), whole / len(devices), rtol=5e-3)
+            assert contrast(strip.get("fill"), INKS[0]) >= 7
         assert slants == (len(devices) > 1)
 
 
@@ -303,25 +298,6 @@ def test_many_devices_and_copies_still_make_a_picture():
     assert set(colours(group)) == set(range(8))
 
 
-def test_it_prints_on_a_plain_pipe():
-    """In ASCII, for pipes that take nothing else."""
-    picture = draw(struct((8, 16, 16), mesh_of(2, 2, 2), "x", "y", "z"))
-    assert str(picture).isascii()
-    assert str(picture).splitlines() == [
-        "float32[8@x,16@y,16@z]; a block on each of 8 devices; 1 KiB a device",
-        "",
-        "[0:4, ...]",
-        "     0:8  8:16",
-        " 0:8  0    1",
-        "8:16  2    3",
-        "",
-        "[4:8, ...]",
-        "     0:8  8:16",
-        " 0:8  4    5",
-        "8:16  6    7",
-    ]
-
-
 # ------------------------------------------------------------------ rows of pictures
 
 
@@ -331,6 +307,7 @@ def test_pictures_stand_side_by_side():
     assert row._repr_html_() == one._repr_html_() * 2
     assert str(row) == f"{one}\n\n{one}"
     assert "rows &amp; &lt;blocks&gt;" in one._repr_html_()
+    assert str(one).isascii()  # for pipes that take nothing else
     assert one.text.startswith("rows & <blocks>\n")
     ElementTree.fromstring(one._repr_html_().replace("<br>", "<br/>"))
 
@@ -361,15 +338,3 @@ def test_with_signs_pictures_have_one_scale(m, k, n):
     assert re.findall(r"<code>(.*?)</code>", html) == types
     assert re.findall(r">([^<>]+)</text>", html) == [str(d) for d in range(8)] * 3
     assert re.findall(r">([@≤])<", html) == ["@", "≤"]
-
-
-def test_three_pictures_in_a_row_are_smaller_than_two():
-    """Three of them and their margins are as wide as the site's column of outputs."""
-    picture = draw(struct((16, 16), mesh_of(2, 4), "x", "y"))
-    two, three, six = (
-        [float(w) for w in re.findall(r'<svg[^>]* width="(\d+)"', row._repr_html_())]
-        for row in (beside(*[picture] * n) for n in (2, 3, 6))
-    )
-    assert two == [320] * 2
-    assert three == six[:3] == six[3:]
-    assert sum(three) + 3 * 8 <= 728
