@@ -30,7 +30,6 @@ project = "Shardbook"
 author = "the Shardbook authors"
 html_title = project
 extensions = [
-    "accessibility",
     "api_index",
     "build_line",
     "bundle",
@@ -38,11 +37,11 @@ extensions = [
     "cells",
     "downloads",
     "error_directives",
-    "every_lexer",
     "exercise_index",
     "explorers",
     "listings",
     "map_directives",
+    "markup",
     "module_directives",
     "myst_nb",
     "plots",
@@ -53,7 +52,6 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
-    "style_classes",
     "svgmath",
     *["sphinxext.opengraph"] * bool(published),  # what a shared link shows
 ]

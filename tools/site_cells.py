@@ -1,5 +1,6 @@
 """Read the outputs of cells from the notebooks of the built site."""
 
+from itertools import zip_longest
 from pathlib import Path
 
 import nbformat
@@ -22,16 +23,11 @@ def read_cells(page, site=SITE):
 
     Raises ValueError when the site is of another version of the page.
     """
-    file = site / f"{page.name}.ipynb"
-    if not file.exists():
-        raise ValueError(f"{page.name} is not on the site: run `nox -s docs`")
-    notebook = nbformat.read(file, as_version=4)
-    gave = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
-    found = []
-    for number, cell in enumerate(page.cells, 1):
-        if cell.code:
-            ran = gave.get(f"cell-{number}")
-            if ran is None or not ran.source.endswith(cell.source):
-                raise ValueError(f"{page.name} changed since `nox -s docs`")
-            found.append((cell, ran.outputs))
-    return found
+    notebook = nbformat.read(site / f"{page.name}.ipynb", as_version=4)
+    own = (cell for cell in notebook.cells if cell.id.startswith("cell-"))
+    found = [*zip_longest(page.code, (cell for cell in own if "outputs" in cell))]
+    if not all(
+        cell and ran and ran.source.endswith(cell.source) for cell, ran in found
+    ):
+        raise ValueError(f"{page.name} changed since `nox -s docs`")
+    return [(cell, ran.outputs) for cell, ran in found]

@@ -7,9 +7,8 @@
     llms.txt             all of these, each with a line on what it is
 
 Where `published` (the site's address) and `repository` (its address on GitHub) are set,
-a page also has links to its notebook on Colab and on Binder. Both read the branch that
-holds the site. Previews of links to a page, which sphinxext-opengraph makes where there
-is an address, have the page's own description.
+a page also has links to its notebook on Colab and on Binder, which read the branch that
+holds the site, and previews by sphinxext-opengraph with the page's own description.
 """
 
 from functools import partial
@@ -31,11 +30,6 @@ MADE = {  # what is known when all pages have been read
     "api-index": api_index.to_markdown,
     "module-picture": module_pictures.to_markdown,
 }
-
-
-def folder_of_modules(app) -> Path:
-    """Return the folder with the modules that pages import."""
-    return Path(app.config.execution_modules)
 
 
 def launches(name, repository) -> dict[str, str]:
@@ -62,39 +56,39 @@ def add_menus(app, pagename, templatename, context, doctree):
         context["launches"] = launches(pagename, app.config.repository)
 
 
-def write_beside(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: write the other forms of a page that is written."""
+def write_page(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: write the Markdown and the notebook of a page."""
     if doctree is None or app.builder.name != "html":
         return
+    page, out = page_of(app.env, pagename), Path(app.outdir)
+    made = {name: partial(make, env=app.env) for name, make in MADE.items()}
     try:
-        write_page(app, page_of(app.env, pagename))
+        text = export.markdown(page.text, page, export.MADE | made)
+        if page.is_notebook:
+            ran = cells.executed_notebook(app, page.name)
+            outputs = cells.outputs_of(ran) if ran else [[]] * len(page.code)
+            text = export.insert_outputs(text, outputs)
+            modules = Path(app.config.execution_modules)
+            notebook = export.notebook_text(page, modules, outputs)
+            write_file(out / f"{page.name}.ipynb", notebook)
+        write_file(out / f"{page.name}.md", text)
     except ValueError as error:
         log.warning("%s", error, location=pagename, type="downloads")
 
 
-def write_page(app, page):
-    """Write a page's Markdown and, where it has cells, its notebook."""
-    ran = cells.executed_notebook(app, page.name)
-    outputs = cells.outputs_of(ran) if ran else None
-    made = {name: partial(make, env=app.env) for name, make in MADE.items()}
-    text = export.markdown(page.text, page, export.MADE | made)
-    if page.is_notebook:
-        text = export.insert_outputs(page, text, outputs)
-        notebook = export.notebook_text(page, folder_of_modules(app), outputs)
-        write_file(Path(app.outdir, f"{page.name}.ipynb"), notebook)
-    write_file(Path(app.outdir, f"{page.name}.md"), text)
-
-
 def write_files(app, exception):
-    """Handle `build-finished`: write the files of the whole site."""
+    """Handle `build-finished`: write the modules, `llms.txt`, and what Binder reads."""
     if exception or app.builder.name != "html":
         return
-    out = Path(app.outdir)
-    for file in sorted(folder_of_modules(app).glob("*.py")):
+    out, modules = Path(app.outdir), Path(app.config.execution_modules)
+    for file in modules.glob("*.py"):
         write_file(out / "modules" / file.name, file.read_text())
-    write_file(out / "llms.txt", format_llms(app))
+    write_file(out / "llms.txt", format_llms(app, module_reference.files(modules)))
     if app.config.repository:
-        write_file(out / "binder/requirements.txt", "\n".join(packages(app)) + "\n")
+        found = (page_of(app.env, name) for name in app.env.found_docs)
+        names = sorted({need for page in found for need in page.needs})
+        lines = [*export.requirements(names), "jupyterlab", ""]
+        write_file(out / "binder/requirements.txt", "\n".join(lines))
 
 
 def write_file(file, text):
@@ -103,32 +97,21 @@ def write_file(file, text):
     file.write_text(text)
 
 
-def packages(app) -> list[str]:
-    """List what Binder installs: everything that some page needs, and JupyterLab."""
-    found = (page_of(app.env, name) for name in app.env.found_docs)
-    names = sorted({need for page in found for need in page.needs})
-    return [*export.requirements(names, Path(app.srcdir).parent), "jupyterlab"]
-
-
-def format_llms(app) -> str:
+def format_llms(app, modules) -> str:
     """Return the list of pages and modules for machines."""
     start = f"{app.config.published.rstrip('/')}/" if app.config.published else ""
-    root = page_of(app.env, app.config.root_doc)
-    lines = [f"# {app.config.project}", "", f"> {root.description}"]
+    root, name = page_of(app.env, app.config.root_doc), app.config.project
+    lines = [f"# {name}", "", f"> {root.description}"]
     for caption, pages in contents.parts(Path(app.srcdir)):
-        entries = (llms_line(page, start) for page in pages)
-        lines += ["", f"## {caption or app.config.project}", "", *entries]
+        lines += ["", f"## {caption or name}", ""]
+        for page in pages:
+            about = f": {page.description}" if page.description else ""
+            lines.append(f"- [{page.title}]({start}{page.name}.md){about}")
     lines += ["", "## Modules, each one file to copy", ""]
-    for file in module_reference.files(folder_of_modules(app)):
+    for file in modules:
         summary = module_reference.summary(file)
         lines.append(f"- [{file.name}]({start}modules/{file.name}): {summary}")
     return "\n".join(lines) + "\n"
-
-
-def llms_line(page, start) -> str:
-    """Return a page's line in the list."""
-    about = f": {page.description}" if page.description else ""
-    return f"- [{page.title}]({start}{page.name}.md){about}"
 
 
 def setup(app):
@@ -136,6 +119,6 @@ def setup(app):
     app.setup_extension("execution")  # it owns the setting `execution_modules`
     app.setup_extension("sources")
     app.connect("html-page-context", add_menus, priority=400)  # before opengraph
-    app.connect("html-page-context", write_beside)
+    app.connect("html-page-context", write_page)
     app.connect("build-finished", write_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -24,13 +24,13 @@ def make_text(env, make, *arguments) -> str:
     return text
 
 
-def outdated_pages(app, env, added, changed, removed):
+def outdated_pages(app, env, *changes):
     """Handle `env-get-outdated`: read the pages again that would have another text."""
     return [
         name
-        for name, metadata in env.metadata.items()
-        if name in env.found_docs
-        and any(is_outdated(page_of(env, name), *of) for of in metadata.get("made", ()))
+        for name in env.found_docs & env.metadata.keys()
+        for made in env.metadata[name].get("made", ())
+        if is_outdated(page_of(env, name), *made)
     ]
 
 

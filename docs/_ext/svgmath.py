@@ -11,7 +11,6 @@ from xml.etree.ElementTree import tostring
 import ziamath
 from docutils import nodes
 from sphinx.util import logging
-from sphinx.util.math import get_node_equation_number
 
 SIZE = 17  # the size ziamath draws at, where the text around has 16 pixels
 NARROW = 340  # what fits on a phone, in pixels
@@ -22,8 +21,12 @@ ziamath.config.svg2 = False  # paths: the ids of symbols would repeat on a page
 ziamath.config.precision = 2
 
 
-def typeset(tex, *, inline):
-    """Return a formula, or raise ValueError for TeX that cannot be drawn."""
+def formula_svg(tex, *, inline) -> tuple[str, float]:
+    r"""Return TeX such as `\frac{n-1}{n} b` as SVG, and its width in pixels.
+
+    Raises:
+        ValueError: for TeX that cannot be drawn.
+    """
     try:
         formula = ziamath.Latex(tex, size=SIZE, inline=inline, color="currentColor")
         image = formula.svgxml()
@@ -31,59 +34,36 @@ def typeset(tex, *, inline):
         raise ValueError(f"cannot draw the formula {tex!r}: {error!r}") from error
     if unknown := UNKNOWN.search(formula.mathmlstr()):
         raise ValueError(f"cannot draw {unknown[1]} in the formula {tex!r}")
-    return formula, image
-
-
-def formula_svg(tex, *, inline):
-    r"""Return a formula as SVG text, and its width in pixels.
-
-    Args:
-        tex: plain LaTeX, such as `\frac{n-1}{n} b`.
-        inline: whether it stands in a line of text, on the line's baseline.
-
-    Raises:
-        ValueError: for TeX that cannot be drawn.
-    """
-    formula, image = typeset(tex, inline=inline)
     width = float(image.get("width"))
     for side in ("width", "height"):
         image.set(side, f"{float(image.get(side)) / 16:.3f}em")
     image.set("role", "img")
     image.set("aria-label", " ".join(tex.split()))
-    if inline:
+    if inline:  # on the line's baseline
         image.set("style", f"vertical-align:{formula.getyofst() / 16:.3f}em")
     return tostring(image, encoding="unicode"), width
 
 
-def draw_formula(node, *, inline):
-    """Draw the formula of a node; where that fails, warn and write its TeX instead."""
+def visit_formula(self, node):
+    """Write a formula; where that fails, warn and write its TeX instead."""
+    inline = isinstance(node, nodes.math)
     try:
-        return formula_svg(node.astext(), inline=inline)
+        image, width = formula_svg(node.astext(), inline=inline)
     except ValueError as error:
         log.warning("%s", error, location=node, type="svgmath")
-        return f"<code>{escape(node.astext())}</code>", 0
-
-
-def visit_inline(self, node):
-    """Write a formula inside a line of text."""
-    self.body.append(draw_formula(node, inline=True)[0])
-    raise nodes.SkipNode
-
-
-def visit_display(self, node):
-    """Write a formula on a line of its own, with its number if it has one."""
-    image, width = draw_formula(node, inline=False)
-    focus = {"tabindex": "0"} if width > NARROW else {}  # so that the keyboard scrolls
-    self.body.append(self.starttag(node, "div", CLASS="math notranslate", **focus))
-    if node["number"]:
-        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})')
-        self.add_permalink_ref(node, "Link to this equation")
-        self.body.append("</span>")
-    self.body.append(f"{image}</div>\n")
+        image, width = f"<code>{escape(node.astext())}</code>", 0
+    if not inline:
+        focus = (
+            {"tabindex": "0"} if width > NARROW else {}
+        )  # so that the keyboard scrolls
+        image = (
+            f"{self.starttag(node, 'div', CLASS='math notranslate', **focus)}{image}"
+        )
+    self.body.append(image if inline else f"{image}</div>\n")
     raise nodes.SkipNode
 
 
 def setup(app):
     """Register the renderer as `html_math_renderer = "svg"`."""
-    app.add_html_math_renderer("svg", (visit_inline, None), (visit_display, None))
+    app.add_html_math_renderer("svg", (visit_formula, None), (visit_formula, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

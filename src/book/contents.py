@@ -5,14 +5,14 @@ from book.page import Page
 
 def parts(docs) -> list[tuple[str, list[Page]]]:
     """Return the caption of each part, and its pages, in order."""
-    index = Page(docs / "index.md", docs)
-    trees = [block for block in index.blocks if block.name == "toctree"]
+    blocks = Page(docs / "index.md", docs).blocks
     return [
         (
             tree.options.get("caption", ""),
             [Page(docs / f"{name}.md", docs) for name in tree.content.split()],
         )
-        for tree in trees
+        for tree in blocks
+        if tree.name == "toctree"
     ]
 
 

@@ -20,15 +20,15 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from book import error_index, exercises, guards, module_reference, reading_map
-from book.facts import fill_facts
-from book.page import code_cell, rewrite_blocks, rewrite_markdown
+from book.facts import ROOT, facts, fill_facts
+from book.page import FENCES, code_cell, read_block, rewrite
 from book.plain_markdown import to_markdown
 
 COLLAPSED = {"hide-cell", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
-LANGUAGES = {".py": "python", ".sh": "bash", ".sbatch": "bash", ".yaml": "yaml"}
-INCLUDED = {"dedent", "language", "pyobject"}  # the options of code that is included
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
+IMAGE = re.compile(r"!\[([^]]*)\]\(([^():]+)\)")  # a file beside the page
 
 NOTE = """\
 > **Shardbook: {title}**
@@ -102,13 +102,7 @@ A cell near the top wrote them beside the notebook. To change one, edit its cell
 it, and restart the kernel: what you changed stays."""
 
 
-def requirements(names, root) -> list[str]:
-    """List packages with the lower bounds of pyproject.toml."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text())
-    groups = settings.get("dependency-groups", {})
-    stated = [*settings["project"]["dependencies"], *groups.get("pages", [])]
-    bounds = {re.match(r"[\w-]+", line)[0]: line for line in stated}
-    return [bounds.get(name, name) for name in names]
+# -------------------------------------------------------------------------- Markdown
 
 
 def source_of(path, name) -> str:
@@ -120,36 +114,32 @@ def source_of(path, name) -> str:
         ValueError: when the file has no such thing.
     """
     text = path.read_text()
-    node = ast.parse(text)
+    node, lines = ast.parse(text), text.splitlines()
     for part in name.split("."):
         found = (n for n in node.body if getattr(n, "name", None) == part)
         if not (node := next(found, None)):
             raise ValueError(f"{path.name} has no {name}")
-    first = min(n.lineno for n in [node, *node.decorator_list])
-    lines = text.splitlines()
-    doc = node.body[0]
+    first = min(n.lineno for n in [node, *node.decorator_list]) - 1
+    shown, doc = lines[first : node.end_lineno], node.body[0]
     if ast.get_docstring(node) and doc.end_lineno > doc.lineno:
-        lines[doc.lineno - 1 : doc.end_lineno] = [f'{lines[doc.lineno - 1]}"""']
-    last = node.end_lineno - len(text.splitlines()) + len(lines)
-    return textwrap.dedent("\n".join(lines[first - 1 : last]))
+        start, end = doc.lineno - 1, doc.end_lineno
+        shown[start - first : end - first] = [f'{lines[start]}"""']
+    return textwrap.dedent("\n".join(shown))
 
 
 def include_file(block, page) -> str:
     """Return a `literalinclude` as a fence with the code in it."""
-    path = page.file.parent / block.argument
-    if other := block.options.keys() - INCLUDED:
-        raise ValueError(f"literalinclude of {path.name} with {sorted(other)}")
-    name = block.options.get("pyobject")
+    path, name = page.file.parent / block.argument, block.options.get("pyobject")
     code = source_of(path, name) if name else path.read_text().rstrip("\n")
-    language = block.options.get("language", LANGUAGES.get(path.suffix, "text"))
     marks = "````" if "```" in code else "```"
-    return f"{marks}{language}\n{code}\n{marks}"
+    return f"{marks}{block.options.get('language', 'python')}\n{code}\n{marks}"
 
 
 MADE = {  # directives that make their text -> their MyST, which may have others in it
     "error-index": lambda block, page: error_index.index_text(page),
     "exercise-index": lambda block, page: exercises.index_text(page),
     "explorer": lambda block, page: explorers.directive_text(block),
+    "literalinclude": include_file,
     "module-page": lambda block, page: module_reference.page_text(page, block.argument),
     "module-reference": lambda block, page: module_reference.table_text(page),
     "part-map": reading_map.directive_text,
@@ -164,43 +154,41 @@ def markdown(text, page, made=MADE) -> str:
         text: the source of a page, or of a part.
         page: the page, from whose folder its paths lead.
         made: what makes the text of a directive.
-
-    Raises:
-        ValueError: for a function that the included file does not have.
     """
 
-    def fill(block):
-        if block.name == "literalinclude":
-            return include_file(block, page)
+    def fill(token, source):
+        block = read_block(token, source)
         if block.name in made:
-            text = made[block.name](block, page)
-            return markdown(f"{text}\n", page, made).removesuffix("\n")
+            return markdown(made[block.name](block, page), page, made)
         if block.name in (None, "code-cell") or not block.content:
-            return block.source
-        filled = markdown(block.content, page, made)
-        return block.source.replace(block.content, filled)
+            return source
+        return source.replace(block.content, markdown(block.content, page, made))
 
-    return rewrite_blocks(text, fill, fill_facts)
+    forms = dict.fromkeys(FENCES, fill)
+    return "\n".join(
+        rewrite(text, forms | {"inline": lambda _, source: fill_facts(source)})
+    )
 
 
-def insert_outputs(page, text, outputs) -> str:
-    """Return a page's text with its cells as code, and their text outputs below.
+def insert_outputs(text, outputs) -> str:
+    """Return a page's text with its cells as code, and their text outputs below."""
+    gave = iter(outputs)
 
-    text: the page's, of which only what stands between cells may differ.
-    """
-    gave = iter(outputs or [[]] * len(page.code))
-
-    def show(block):
+    def show(token, source):
+        block = read_block(token, source)
         if block.name != "code-cell":
-            return block.source
-        code, given = cell_code(code_cell(block)), next(gave)
+            return source
+        given = next(gave)
         error = guards.find_error(given)
         texts = [guards.visible_text(given), ": ".join(error[:2]) if error else ""]
         shown = "\n".join(filter(None, texts))
         output = f"\n\n```text\n{shown}\n```" if shown else ""
-        return f"```python\n{code}\n```{output}"
+        return f"```python\n{cell_code(code_cell(block))}\n```{output}"
 
-    return rewrite_blocks(text, show)
+    return "\n".join(rewrite(text, dict.fromkeys(FENCES, show)))
+
+
+# -------------------------------------------------------------------------- notebook
 
 
 def notebook(page, modules_folder, outputs=None):
@@ -210,113 +198,85 @@ def notebook(page, modules_folder, outputs=None):
     of JAX. The next looks for eight devices, unless `devices: later` stands at the top
     of the page: it starts processes, or tells what comes before JAX looks for devices.
 
-    Args:
-        page: a `page.Page`.
-        modules_folder: the folder with the modules that pages import.
-        outputs: what each code cell gave when the site ran it; without, there is none.
-
-    Returns:
-        A notebook, whose bytes depend on its sources and these outputs alone.
-
-    Raises:
-        ValueError: for a directive that has no form in a notebook.
+    outputs: what each code cell gave when the site ran it; without, there is none.
     """
-    start = [note_cell(page), version_cell(page)]
-    if page.front.get("devices") != "later":
-        start.append(new_code_cell(DEVICES, id="devices"))
     gave = iter(outputs or [[]] * len(page.code))
     cells = [
-        notebook_cell(n, cell, page, next(gave) if cell.code else ())
+        notebook_cell(f"cell-{n}", cell, page, next(gave) if cell.code else ())
         for n, cell in enumerate(page.cells, 1)
     ]
-    modules = page.modules(modules_folder)
-    if modules:  # what makes a package of them
-        modules.insert(0, modules_folder / "__init__.py")
-    files = {f"examples/{file.name}": file.read_text() for file in modules}
-    files |= {f"data/{file.name}": file.read_text() for file in page.data}
-    text = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    files = read_files(page, modules_folder)
+    first = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))
+    cells[first:first] = [*start_cells(page), *pack_files(files)]
     return nbformat.v4.new_notebook(
-        cells=[
-            *cells[:text],
-            *start,
-            *files_cell(files),
-            *cells[text:],
-            *file_cells(files),
-        ],
-        metadata={"kernelspec": kernel},
+        cells=[*cells, *file_cells(files)], metadata={"kernelspec": KERNEL}
     )
 
 
-def note_cell(page):
-    """Return the cell about simulated devices and packages to install."""
-    root, name = page.docs.parent, page.title
-    url = page.url(page.file.name)
-    asked = (f'"{line}"' for line in requirements(page.needs, root))
+def notebook_text(page, modules_folder, outputs=None) -> str:
+    """Return a page's notebook as the text of a file."""
+    found = notebook(page, modules_folder, outputs)
+    return nbformat.writes(found, indent=1) + "\n"
+
+
+def requirements(names, root=ROOT) -> list[str]:
+    """List packages with the lower bounds of pyproject.toml."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())
-    words = NOTE.format(
-        title=f"[{name}]({url})" if url else name,
-        python=settings["project"]["requires-python"].lstrip(">="),
-        needs=" ".join(asked),
+    groups = settings.get("dependency-groups", {})
+    stated = [*settings["project"]["dependencies"], *groups.get("pages", [])]
+    bounds = {re.match(r"[\w-]+", line)[0]: line for line in stated}
+    return [bounds.get(name, name) for name in names]
+
+
+def start_cells(page) -> list:
+    """Return what stands before the code: a note, and a look at JAX and its devices."""
+    url, release = page.url(page.file.name), facts().jax
+    needs = [f'"{line}"' for line in requirements(page.needs)]
+    others = [line for line in needs if not line.startswith('"jax>')]
+    note = NOTE.format(
+        title=f"[{page.title}]({url})" if url else page.title,
+        python=facts().python,
+        needs=" ".join(needs),
     )
-    return new_markdown_cell(words, id="note")
-
-
-def version_cell(page):
-    """Return the cell that compares the JAX that is here with the book's."""
-    jax, *others = requirements(["jax", *page.needs], page.docs.parent)
-    release = jax.removeprefix("jax>=")
-    names = [f"jax=={release}.*", *(line for line in others if line != jax)]
-    needs = " ".join(f'"{name}"' for name in names)
-    return new_code_cell(VERSION.format(jax=release, needs=needs), id="version")
-
-
-def files_cell(files) -> list:
-    """Return the cell that writes files beside the notebook, if there are any.
-
-    The first cells of a page import the modules, so they are packed here, unread.
-    """
-    if not files:
-        return []
-    text = json.dumps(files, ensure_ascii=False)
-    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
-    packed = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
-    code = FILES.format(packed=packed, mark=mark)
-    return [new_code_cell(code, id="files", metadata=dict(HIDDEN))]
-
-
-def file_cells(files) -> list:
-    """Return the last cells, each with a file, which it writes."""
-    if not files:
-        return []
-    cells = [new_markdown_cell(LAST, id="last")]
-    for path, text in files.items():
-        name = re.sub(r"[^\w-]", "-", Path(path).stem)
-        kind = {"examples": "module"}.get(Path(path).parent.name, "data")
-        code = f"%%writefile {path}\n{text.rstrip()}"
-        cells.append(new_code_cell(code, id=f"{kind}-{name}", metadata=dict(HIDDEN)))
+    install = " ".join([f'"jax=={release}.*"', *others])
+    version = VERSION.format(jax=release, needs=install)
+    cells = [new_markdown_cell(note, id="note"), new_code_cell(version, id="version")]
+    if page.front.get("devices") != "later":
+        cells.append(new_code_cell(DEVICES, id="devices"))
     return cells
 
 
-def notebook_cell(number, cell, page, outputs):
-    """Return a cell of the page as a cell of the notebook.
+def notebook_cell(name, cell, page, outputs):
+    """Return a cell of the page as a cell of the notebook, without logs.
 
     Run All does not stop at an error that a cell shows; what is folded on the page is
     collapsed, below a comment of its words.
     """
+    if not cell.code:
+        return text_cell(name, to_markdown(markdown(cell.source, page), page), page)
     tags = [*cell.tags, *["raises-exception"] * ("raises" in cell.options)]
     metadata = {"tags": tags} if tags else {}
     if COLLAPSED & {*tags, *cell.options}:
         metadata["jupyter"] = {"source_hidden": True}
-    name = f"cell-{number}"
-    if not cell.code:
-        text = to_markdown(markdown(cell.source, page), page)
-        return attach_pictures(new_markdown_cell(text, id=name), page)
     found = new_code_cell(cell_code(cell), id=name, metadata=metadata)
-    found.outputs = [  # without logs, which no page shows
-        clean_output(output) for output in outputs if output.get("name") != "stderr"
-    ]
+    shown = (output for output in outputs if output.get("name") != "stderr")
+    found.outputs = [clean_output(output) for output in shown]
     return found
+
+
+def text_cell(name, text, page):
+    """Return a cell of Markdown that has its pictures with it."""
+    pictures = {}
+
+    def attach(image):
+        file = page.file.parent / image[2]
+        data = base64.b64encode(file.read_bytes()).decode()
+        pictures[file.name] = {IMAGES[file.suffix]: data}
+        return f"![{image[1]}](attachment:{file.name})"
+
+    text = IMAGE.sub(attach, text)
+    more = {"attachments": pictures} if pictures else {}
+    return new_markdown_cell(text, id=name, **more)
 
 
 def cell_code(cell) -> str:
@@ -340,25 +300,30 @@ def clean_output(output):
     return output
 
 
-def attach_pictures(cell, page):
-    """Put the pictures that a cell shows into the cell."""
-    pictures = {}
-
-    def attach(piece):
-        if not piece["image"] or ":" in piece["target"]:
-            return piece[0]
-        file = Path(page.file.parent, piece["target"])
-        data = base64.b64encode(file.read_bytes()).decode()
-        pictures[file.name] = {IMAGES[file.suffix]: data}
-        return f"![{piece['text']}](attachment:{file.name})"
-
-    cell.source = rewrite_markdown(cell.source, attach)
-    if pictures:
-        cell["attachments"] = pictures
-    return cell
+def read_files(page, modules_folder) -> dict[str, str]:
+    """Return the modules and the data of a page, by their paths in the notebook."""
+    modules = page.modules(modules_folder)
+    if modules:  # what makes a package of them
+        modules.insert(0, modules_folder / "__init__.py")
+    files = {f"examples/{file.name}": file.read_text() for file in modules}
+    return files | {f"data/{file.name}": file.read_text() for file in page.data}
 
 
-def notebook_text(page, modules_folder, outputs=None) -> str:
-    """Return a page's notebook as the text of a file."""
-    found = notebook(page, modules_folder, outputs)
-    return nbformat.writes(found, indent=1) + "\n"
+def pack_files(files) -> list:
+    """Return the cell that writes files beside the notebook, if there are any."""
+    text = json.dumps(files, ensure_ascii=False)
+    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
+    packed = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+    code = FILES.format(packed=packed, mark=mark)
+    return [new_code_cell(code, id="files", metadata=dict(HIDDEN))] * bool(files)
+
+
+def file_cells(files) -> list:
+    """Return the last cells, each with a file, which it writes."""
+    cells = [new_markdown_cell(LAST, id="last")] * bool(files)
+    for path, text in files.items():
+        kind = "module" if path.startswith("examples/") else "data"
+        name = f"{kind}-{re.sub(r'[^\w-]', '-', Path(path).stem)}"
+        code = f"%%writefile {path}\n{text.rstrip()}"
+        cells.append(new_code_cell(code, id=name, metadata=dict(HIDDEN)))
+    return cells

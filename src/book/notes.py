@@ -11,11 +11,6 @@ from book import marks
 CURRENT = marks.ROOT / "docs/_build/programs"  # the key of each page, as it is now
 
 
-def notes_folder() -> Path:
-    """Return the folder of the notes of all pages."""
-    return (marks.cache_folder() or marks.ROOT / "docs/_build") / "notes"
-
-
 def current_key(page) -> Path:
     """Return the file with a page's key."""
     return CURRENT / page.replace("/", "-")
@@ -23,15 +18,15 @@ def current_key(page) -> Path:
 
 def begin_notes(page, key):
     """Select the notes of a page by a key."""
-    file = current_key(page)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(key)
+    CURRENT.mkdir(parents=True, exist_ok=True)
+    current_key(page).write_text(key)
 
 
 def notes_of(page) -> Path:
     """Return the folder for notes of a page by its current key."""
     file = current_key(page)
-    return notes_folder() / file.name / file.read_text()
+    folder = marks.cache_folder() or marks.ROOT / "docs/_build"
+    return folder / "notes" / file.name / file.read_text()
 
 
 def note_files(page) -> list[Path]:

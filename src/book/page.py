@@ -7,8 +7,8 @@ Block   a fenced part of a text: code, or a directive
 
 import re
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
-from itertools import chain, count
+from functools import cached_property, lru_cache
+from itertools import chain, count, takewhile
 from pathlib import Path
 from posixpath import normpath
 
@@ -21,28 +21,37 @@ SYNTAX = MdParserConfig(
     enable_extensions={"colon_fence", "dollarmath", "substitution"},
     disable_syntax=["inline"],  # blocks are enough, and twice as fast
 )
+PARSER = create_md_parser(SYNTAX, RendererHTML)
+DIRECTIVE = re.compile(r"\{([^}]+)\}\s*(.*)")  # behind a fence; code has a language
 SHORT = re.compile(r":(?:[\w-]+:|#)")  # an option on a line of its own, or a comment
 OPTION = re.compile(r":?([\w-]+):|---")  # or an end of the options
 FENCES = "fence", "colon_fence"
 GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
-PIECE = re.compile(  # a role, a link or a picture; or what is plain, to pass it
-    r"""(?P<plain>\\. | (?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)
-        | (?P<dollars>\$\$?)[^$]+(?P=dollars))
-    | \{(?P<role>[\w:-]+)\}`(?P<given>[^`]+)`
-    | (?P<image>!?)\[(?P<text>(?:`[^`]*`|\[[^][]*\]|[^][`])*)\]\((?P<target>[^()\s]*)\)
-    """,
-    re.S | re.X,
-)
-SENTENCE = re.compile(r".+?(?:[.?](?=\s)|$)")
-ENOUGH = 40  # characters of a statement
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+SUMMARY = re.compile(r".{39,}?[.?](?=\s)|.*")  # enough sentences for 40 characters
 PAGES_OF_MODULES = "reference/modules"  # a list and a folder, of `module_reference`
 
 
-@cache
-def parser():
-    """Return MyST's parser, for blocks."""
-    return create_md_parser(SYNTAX, RendererHTML)
+@lru_cache(maxsize=1024)  # a build asks several times for each page
+def parse(text) -> list:
+    """Return the tokens that MyST's parser makes of a text."""
+    return PARSER.parse(text)
+
+
+def rewrite(text, forms) -> list[str]:
+    """Return the lines of a text, some of its parts rewritten.
+
+    forms: type of a token -> what returns its text, from the token and its source.
+    """
+    lines, last, found = text.split("\n"), 0, []
+    for token in parse(text):
+        if token.type in forms and token.map[0] >= last:
+            start, end = token.map
+            source = "\n".join(lines[start:end])
+            found += [*lines[last:start], forms[token.type](token, source)]
+            last = end
+    return [*found, *lines[last:]]
 
 
 # ------------------------------------------------------------------------- blocks
@@ -50,42 +59,36 @@ def parser():
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced part of a text: code, or a directive.
+    """A fenced part of a text: code, or a directive."""
 
-    Attributes:
-        name: of the directive; None for code.
-        argument: what follows the name, or the language of code.
-        options: the option's name -> its value, of texts alone.
-        header: the number of lines with options.
-        content: what stands below the options.
-        source: all of it.
-        lines: of the whole block, the first and the one after the last, from 0.
-    """
-
-    name: str | None
-    argument: str
-    options: dict
-    header: int
-    content: str
-    source: str
-    lines: tuple[int, int]
+    name: str | None  # of the directive; None for code
+    argument: str  # what follows the name, or the language of code
+    options: dict  # the option's name -> its value, of texts alone
+    header: int  # the number of lines with options
+    content: str  # what stands below the options
+    source: str  # all of it
+    lines: tuple[int, int]  # the first and the one after the last, from 0
 
 
-def block(token, text) -> Block:
-    """Return a token of the parser as a block of this text."""
-    name, argument = split_info(token.info.strip())
+def read_block(token, source) -> Block:
+    """Return the block of a token."""
+    info = token.info.strip()
+    directive = DIRECTIVE.match(info)
+    name, argument = directive.groups() if directive else (None, info)
     lines = token.content.rstrip("\n").split("\n")
-    header, count = split_options(lines) if name else ("", 0)
-    options = read_options(header, token.map[0] + 1)
-    source = "\n".join(text.split("\n")[slice(*token.map)])
+    header, count = split_options(lines) if name else ([], 0)
+    options = read_options("\n".join(header), token.map[0] + 1)
     content = "\n".join(lines[count:]).strip("\n")
     return Block(name, argument, options, count, content, source, tuple(token.map))
 
 
-def split_info(info) -> tuple[str | None, str]:
-    """Return the name and the argument behind a fence; code has a language alone."""
-    name, brace, argument = info.removeprefix("{").partition("}")
-    return (name, argument.strip()) if brace and info[0] == "{" else (None, info)
+def split_options(lines) -> tuple[list[str], int]:
+    """Return the options at the start of a block in YAML, and their number of lines."""
+    if lines[0] == "---":
+        end = lines.index("---", 1)
+        return lines[1:end], end + 1
+    header = [line[1:] for line in takewhile(SHORT.match, lines)]
+    return header, len(header)
 
 
 def read_options(header, line) -> dict:
@@ -104,83 +107,20 @@ def read_options(header, line) -> dict:
     return options
 
 
-def split_options(lines) -> tuple[str, int]:
-    """Return the options at the start of a block as YAML, and their number of lines."""
-    if lines[:1] == ["---"]:
-        end = lines.index("---", 1)
-        return "\n".join(lines[1:end]), end + 1
-    count = next((n for n, at in enumerate(lines) if not SHORT.match(at)), len(lines))
-    return "\n".join(line[1:] for line in lines[:count]), count
-
-
-def rewrite_blocks(text, change, change_line=str) -> str:
-    """Return a text with `change(block)` in the place of each block."""
-    lines, last, found = text.split("\n"), 0, []
-    for each in blocks(text):
-        start, end = each.lines
-        between = lines[last:start] or [""]  # no block touches another
-        found += [*map(change_line, between), change(each)]
-        last = end
-    return "\n".join([*found, *map(change_line, lines[last:] or [""])])
-
-
-@lru_cache(maxsize=256)  # a build asks several times for each page
-def parse(text):
-    """Return what MyST's parser makes of a text."""
-    return parser().parse(text)
-
-
-@lru_cache(maxsize=256)
-def blocks(text) -> list[Block]:
-    """Return the fenced parts of a text."""
-    tokens = (token for token in parse(text) if token.type in FENCES)
-    return [block(token, text) for token in tokens]
-
-
-# ------------------------------------------------------------------- running text
-
-
-def rewrite_markdown(text, change) -> str:
-    """Return Markdown with its running text rewritten: not code, nor a directive."""
-    lines, last, found = text.split("\n"), 0, []
-    for token in parse(text):
-        if token.type == "inline" and token.map[0] >= last:
-            start, end = token.map
-            own = "\n".join(lines[start:end])
-            found += [*lines[last:start], rewrite_text(own, change)]
-            last = end
-    return "\n".join([*found, *lines[last:]])
-
-
-def rewrite_text(text, change) -> str:
-    """Return running text with `change(match)` in the place of each match of PIECE."""
-    return PIECE.sub(lambda m: m[0] if m["plain"] else change(m), text)
-
-
 # -------------------------------------------------------------------------- pages
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A part of a page: Markdown, or code that runs.
-
-    Attributes:
-        code: whether it runs.
-        source: its text.
-        line: where its fence is in the file, or its first line, from 1.
-        tags: words for machines.
-        options: those of GUARDS that it states.
-        others: its other options.
-        header: the number of lines with options, below its fence.
-    """
+    """A part of a page: Markdown, or code that runs."""
 
     code: bool
     source: str
-    line: int
+    line: int  # of its fence in the file, or its first one, from 1
     tags: tuple[str, ...] = ()
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)  # those of GUARDS
     others: dict = field(default_factory=dict)
-    header: int = 0
+    header: int = 0  # the number of lines with options, below its fence
 
 
 @dataclass(frozen=True)
@@ -195,19 +135,12 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the book, and where the book is published, if it is.
+    """A page of the book, and where the book is published, if it is."""
 
-    Attributes:
-        file: the page's source, such as `docs/arrays/meshes.md`.
-        docs: the folder of all pages.
-        address: where the built site is, or nothing.
-        source: the page's text, where it is not to be read from the file.
-    """
-
-    file: Path
-    docs: Path
-    address: str = ""
-    source: str | None = None
+    file: Path  # the source, such as `docs/arrays/meshes.md`
+    docs: Path  # the folder of all pages
+    address: str = ""  # of the built site
+    source: str | None = None  # where it is not to be read from the file
 
     @cached_property
     def text(self) -> str:
@@ -219,8 +152,8 @@ class Page:
         """The page's name in the site, such as `arrays/meshes`."""
         return self.file.relative_to(self.docs).with_suffix("").as_posix()
 
-    @cached_property
-    def tokens(self):
+    @property
+    def tokens(self) -> list:
         """What MyST's parser makes of the source."""
         return parse(self.text)
 
@@ -260,17 +193,23 @@ class Page:
     @cached_property
     def blocks(self) -> list[Block]:
         """Its fenced parts."""
-        return blocks(self.text)
+        lines = self.text.split("\n")
+        return [
+            read_block(token, "\n".join(lines[slice(*token.map)]))
+            for token in self.tokens
+            if token.type in FENCES
+        ]
 
     @cached_property
     def cells(self) -> list[Cell]:
         """Its cells, in order; text without a word is none."""
         lines, found = self.text.split("\n"), []
         last = self.tokens[0].map[1] if self.front else 0
-        for each in self.blocks:
-            if each.name == "code-cell":
-                found += [markdown_cell(lines, last, each.lines[0]), code_cell(each)]
-                last = each.lines[1]
+        for block in self.blocks:
+            if block.name == "code-cell":
+                start, end = block.lines
+                found += [markdown_cell(lines, last, start), code_cell(block)]
+                last = end
         found.append(markdown_cell(lines, last, len(lines)))
         return [cell for cell in found if cell.code or cell.source]
 
@@ -289,31 +228,25 @@ class Page:
     @cached_property
     def exercises(self) -> list[Exercise]:
         """Its exercises: a box of the class `exercise`, and the next stub."""
-        stubs = [cell for cell in self.code if "exercise" in cell.tags]
-        found = []
-        for each in self.blocks:
-            if each.options.get("class") != "exercise":
-                continue
-            line = each.lines[0]
-            stub = next((cell for cell in stubs if cell.line > line), None)
-            if stub is None:
-                continue
-            title = each.argument.removeprefix("Exercise: ")
-            name = stub.tags[stub.tags.index("exercise") + 1]
-            asks = first_sentence(each.content)
-            found.append(Exercise(name, title[0].upper() + title[1:], asks, line))
+        stubs, found = [cell for cell in self.code if "exercise" in cell.tags], []
+        for box in self.blocks:
+            line = box.lines[0]
+            below = [stub.tags for stub in stubs if stub.line > line]
+            if box.options.get("class") == "exercise" and below:
+                name = below[0][below[0].index("exercise") + 1]
+                title = box.argument.removeprefix("Exercise: ")
+                title = title[0].upper() + title[1:]
+                found.append(Exercise(name, title, first_sentence(box.content), line))
         return found
 
     def url(self, target) -> str:
-        """Return the published address of a link on this page, or nothing."""
-        path, hash_, anchor = target.partition("#")
-        if not self.address or ":" in path:
-            return ""
-        folder = Path(self.name).parent.as_posix()
-        path = normpath(f"{folder}/{path}") if path else f"{self.name}.md"
-        if path.endswith(".md"):
-            path = f"{path.removesuffix('.md')}.html"
-        return f"{self.address.rstrip('/')}/{path}{hash_}{anchor}"
+        """Return the address of a link on this page; one inside may have none yet."""
+        path, mark, anchor = target.partition("#")
+        if ":" in path or not self.address:
+            return target if ":" in path else ""
+        path = normpath(f"{self.name}/../{path}") if path else f"{self.name}.md"
+        path = re.sub(r"\.md$", ".html", path)
+        return f"{self.address.rstrip('/')}/{path}{mark}{anchor}"
 
 
 def markdown_cell(lines, first, last) -> Cell:
@@ -323,12 +256,19 @@ def markdown_cell(lines, first, last) -> Cell:
     return Cell(False, "\n".join(lines[first:last]).rstrip(), first + 1)
 
 
-def code_cell(each) -> Cell:
+def code_cell(block) -> Cell:
     """Return a block of code that runs as a cell."""
-    own = {name: each.options[name] for name in GUARDS if name in each.options}
-    others = {k: value for k, value in each.options.items() if k not in GUARDS}
-    tags = tuple(others.get("tags", ()))
-    return Cell(True, each.content, each.lines[0] + 1, tags, own, others, each.header)
+    own = {name: block.options[name] for name in GUARDS if name in block.options}
+    others = {k: value for k, value in block.options.items() if k not in GUARDS}
+    tags, line = tuple(others.get("tags", ())), block.lines[0] + 1
+    return Cell(True, block.content, line, tags, own, others, block.header)
+
+
+def first_sentence(text) -> str:
+    """Return how a statement in MyST begins, on one line, its links without targets."""
+    start = LINK.sub(r"\1", text.strip().partition("\n\n")[0])
+    words = SUMMARY.match(" ".join(start.split()))[0]
+    return words.rstrip(".,:;?") + "."
 
 
 def unique_name(stem, taken) -> str:
@@ -337,21 +277,6 @@ def unique_name(stem, taken) -> str:
     name = next(each for each in names if each not in taken)
     taken.add(name)
     return name
-
-
-def first_sentence(text) -> str:
-    """Return how a statement in MyST begins, on one line, its links without targets.
-
-    That is its first sentence, or a few if the first says little.
-    """
-    start = text.strip().partition("\n\n")[0]
-    text = rewrite_text(start, lambda m: m["text"] or m[0])
-    words = " ".join(text.split())
-    found = ""
-    for sentence in SENTENCE.findall(words):
-        if len(found) < ENOUGH:
-            found += sentence
-    return found.strip().rstrip(".,:;?") + "."
 
 
 def pages(docs) -> list[Page]:
@@ -370,8 +295,7 @@ def comment_options(page) -> str:
     lines = page.text.split("\n")
     for cell in page.code:
         for n in option_lines(lines, cell, GUARDS):
-            mark = ":" if lines[n].startswith(":") else ""
-            lines[n] = f"{mark}#{lines[n].removeprefix(':')}"
+            lines[n] = re.sub(r"^:?", r"\g<0>#", lines[n])
     return "\n".join(lines)
 
 
