@@ -9,10 +9,7 @@ from sphinx.util.docutils import docutils_namespace
 
 HEAD = """\
 ---
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
+file_format: mystnb
 kernelspec:
   display_name: Python 3
   name: python3
@@ -31,12 +28,10 @@ class Site:
             file = folder / "docs" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        project = folder / "pyproject.toml"  # which each page with cells needs
-        if not project.exists():
-            project.write_text(PROJECT)
-        if "myst_nb" in settings.get("extensions", ()):  # else it keeps them here
-            settings.setdefault("nb_execution_cache_path", str(folder / "cache"))
         self.settings = settings
+        if "myst_nb" in settings.get("extensions", ()):  # else it caches outputs here
+            cache = {"nb_execution_cache_path": str(folder / "cache")}
+            self.settings = cache | settings
         self.build()
 
     def __call__(self, path) -> str:
@@ -44,19 +39,11 @@ class Site:
         return (self.out / path).read_text()
 
     def build(self):
-        """Build what has changed; keep the warnings."""
-        source, warnings = str(self.folder / "docs"), io.StringIO()
+        """Build what has changed; store the warnings."""
+        folders = self.folder / "docs", None, self.out, self.folder / "trees"
+        options = {"confoverrides": self.settings, "status": None}
+        warnings = io.StringIO()
         with catch_warnings(action="ignore"), docutils_namespace():
-            # The warnings are the theme's own, about Sphinx 11.
-            app = Sphinx(
-                source,
-                None,
-                str(self.out),
-                str(self.folder / "trees"),
-                "html",
-                confoverrides=self.settings,
-                status=None,
-                warning=warnings,
-            )
-            app.build()
+            # Those that are ignored are the theme's own, about Sphinx 11.
+            Sphinx(*folders, "html", **options, warning=warnings).build()
         self.warnings = warnings.getvalue()

@@ -67,9 +67,7 @@ def color_plot(text) -> str:
 def round_numbers(place) -> str:
     """Return an attribute on one line, its numbers with two digits after the point."""
     text = " ".join(place.split())
-    return " " + DIGITS.sub(
-        lambda n: f"{float(n[0]):.2f}".rstrip("0").rstrip("."), text
-    )
+    return DIGITS.sub(lambda n: f"{float(n[0]):.2f}".rstrip("0").rstrip("."), text)
 
 
 def put_inline(app, doctree):
