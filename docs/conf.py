@@ -10,7 +10,7 @@ from book import facts, kernels, marks, play
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 
-# The one place for the published address: with it, pages offer Colab and Binder.
+# The one place for the published address: with it, pages offer Colab.
 published = ""  # such as "https://shardbook.example.org"
 repository = ""  # such as "https://github.com/OWNER/shardbook"
 

@@ -95,12 +95,6 @@ def test_a_listing_has_decorators_and_the_first_line_of_its_docstring(tmp_path):
     module.write_text(f"{CODE}\n\nx = 1\n")
     text = export.source_of(module, "half")
     assert text == CODE.replace("\n\n    Nothing is rounded.\n    ", "").rstrip()
-    page = "# Less\n\n```{literalinclude} ../less.py\n:pyobject: half\n```\n"
-    settings = {"extensions": ["myst_nb", "listings"], "nb_execution_mode": "off"}
-    site = Site(tmp_path, {"index.md": page}, **settings)
-    assert site.warnings == ""
-    assert re.search(r"This is code, as it is(?s:.*)inside", site("index.html"))
-    assert "Nothing is rounded" not in site("index.html")
 
 
 # -------------------------------------------------------------------- plain Markdown

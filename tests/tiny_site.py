@@ -28,10 +28,9 @@ class Site:
             file = folder / "docs" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        self.settings = settings
         if "myst_nb" in settings.get("extensions", ()):  # else it caches outputs here
-            cache = {"nb_execution_cache_path": str(folder / "cache")}
-            self.settings = cache | settings
+            settings.setdefault("nb_execution_cache_path", str(folder / "cache"))
+        self.settings = settings
         self.build()
 
     def __call__(self, path) -> str:

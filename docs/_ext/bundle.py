@@ -1,12 +1,10 @@
 """Bundle what all pages load into one style sheet and one script, not 24 files.
 
 Each request costs a journey there and back, and a page stays white while a style sheet
-is missing. `_static/bundle.css` and `_static/bundle.js` join the files that the theme
-and the extensions ask for on every page, in their order. Scripts stand at a page's end,
-where they do not take the line from the style sheet. A file that only some pages ask
-for stays apart. The theme names its own files in a template, which `_templates/bundled`
-replaces, and names 1970 icons: those that no page has are left out, a fifth of the
-style sheet.
+is missing. A file that only some pages ask for stays apart. Scripts stand at a page's
+end, where they do not take the line from the style sheet. The theme names its own files
+in a template, which `_templates/bundled` replaces, and 1970 icons: those that no page
+has, a fifth of the style sheet, are left out.
 """
 
 import re
@@ -14,16 +12,12 @@ from pathlib import Path
 from posixpath import dirname, normpath, relpath
 
 STYLES, SCRIPTS = "_static/bundle.css", "_static/bundle.js"
-THEME_STYLES = "_static/styles/theme.css", "_static/styles/pydata-sphinx-theme.css"
-THEME_SCRIPTS = (
-    "_static/scripts/bootstrap.js",
-    "_static/scripts/pydata-sphinx-theme.js",
-)
+THEME = "bootstrap", "pydata-sphinx-theme"  # its scripts
+THEME_STYLES = "_static/basic.css", "_static/styles/pydata-sphinx-theme.css"
 ICONS = "angle-left angle-right arrow-up bars circle-half-stroke code download file"
 ICONS += " list magnifying-glass moon play print rocket sun"
 ICON = re.compile(r"(?:\.fa-[\w-]+,?)+\{--fa:[^}]*\}")
 USED = re.compile(rf"\.fa-(?:{'|'.join(ICONS.split())})[,{{]")
-IMPORT = re.compile(r'@import\s+"([^"]+)";')
 URL = re.compile(r"""url\(\s*(["']?)(?!data:|https?:|#)([^"')]+)\1\s*\)""")
 USELESS = re.compile(  # in a bundle: the encoding, and maps of each file
     r'\A\s*@charset "UTF-8";|^(//# |/\*# )sourceMappingURL=.*$', re.I | re.M
@@ -37,18 +31,12 @@ def read_file(folder, name) -> str:
 
 
 def read_sheet(folder, name) -> str:
-    """Return a style sheet with those that it imports, its links led on."""
-
-    def move_link(found):
-        target = normpath(f"{dirname(name)}/{found[2]}")
-        return f"url({relpath(target, dirname(STYLES))})"
-
-    def insert_sheet(found):
-        return read_sheet(folder, normpath(f"{dirname(name)}/{found[1]}"))
-
-    text = read_file(folder, name)
-    text = ICON.sub(lambda icon: icon[0] if USED.search(icon[0]) else "", text)
-    return IMPORT.sub(insert_sheet, URL.sub(move_link, text))
+    """Return a style sheet with the icons that pages have, its links led on."""
+    base = relpath(dirname(name), dirname(STYLES))
+    text = URL.sub(
+        lambda url: f"url({normpath(f'{base}/{url[2]}')})", read_file(folder, name)
+    )
+    return ICON.sub(lambda icon: icon[0] if USED.search(icon[0]) else "", text)
 
 
 def list_files(files) -> list[str]:
@@ -65,7 +53,7 @@ def write_bundles(app, exception=None):
     names = [*THEME_STYLES, *list_files(sheets)]
     text = "\n".join(read_sheet(out, name) for name in names)
     (out / STYLES).write_text(f'@charset "UTF-8";\n{text}\n', encoding="utf-8")
-    names = [*list_files(scripts), *THEME_SCRIPTS]
+    names = [*list_files(scripts), *(f"_static/scripts/{name}.js" for name in THEME)]
     text = "\n;\n".join(read_file(out, name) for name in names)
     (out / SCRIPTS).write_text(f"{text}\n", encoding="utf-8")
 

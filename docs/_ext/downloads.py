@@ -7,14 +7,13 @@
     llms.txt             all of these, each with a line on what it is
 
 Where `published` (the site's address) and `repository` (its address on GitHub) are set,
-a page also has links to its notebook on Colab and on Binder, which read the branch that
-holds the site, and previews by sphinxext-opengraph with the page's own description.
+a page also has a link to its notebook on Colab, which reads the branch that holds the
+site, and previews by sphinxext-opengraph with the page's own description.
 """
 
 from functools import partial
 from pathlib import Path
 from posixpath import basename
-from urllib.parse import quote
 
 import api_index
 import cells
@@ -36,11 +35,7 @@ def launches(name, repository) -> dict[str, str]:
     """Return the places that run a page, with their addresses."""
     place = repository.removesuffix(".git").rstrip("/").partition("github.com/")[2]
     colab = "https://colab.research.google.com/github"
-    path = quote(f"lab/tree/{name}.ipynb", safe="")
-    return {
-        "Colab": f"{colab}/{place}/blob/{BRANCH}/{name}.ipynb",
-        "Binder": f"https://mybinder.org/v2/gh/{place}/{BRANCH}?urlpath={path}",
-    }
+    return {"Colab": f"{colab}/{place}/blob/{BRANCH}/{name}.ipynb"}
 
 
 def add_menus(app, pagename, templatename, context, doctree):
@@ -63,32 +58,27 @@ def write_page(app, pagename, templatename, context, doctree):
     page, out = page_of(app.env, pagename), Path(app.outdir)
     made = {name: partial(make, env=app.env) for name, make in MADE.items()}
     try:
-        text = export.markdown(page.text, page, export.MADE | made)
         if page.is_notebook:
             ran = cells.executed_notebook(app, page.name)
             outputs = cells.outputs_of(ran) if ran else [[]] * len(page.code)
-            text = export.insert_outputs(text, outputs)
+            made["code-cell"] = export.write_cells(outputs)
             modules = Path(app.config.execution_modules)
             notebook = export.notebook_text(page, modules, outputs)
             write_file(out / f"{page.name}.ipynb", notebook)
+        text = export.markdown(page.text, page, export.MADE | made)
         write_file(out / f"{page.name}.md", text)
     except ValueError as error:
         log.warning("%s", error, location=pagename, type="downloads")
 
 
 def write_files(app, exception):
-    """Handle `build-finished`: write the modules, `llms.txt`, and what Binder reads."""
+    """Handle `build-finished`: write the modules and `llms.txt`."""
     if exception or app.builder.name != "html":
         return
     out, modules = Path(app.outdir), Path(app.config.execution_modules)
     for file in modules.glob("*.py"):
         write_file(out / "modules" / file.name, file.read_text())
     write_file(out / "llms.txt", format_llms(app, module_reference.files(modules)))
-    if app.config.repository:
-        found = (page_of(app.env, name) for name in app.env.found_docs)
-        names = sorted({need for page in found for need in page.needs})
-        lines = [*export.requirements(names), "jupyterlab", ""]
-        write_file(out / "binder/requirements.txt", "\n".join(lines))
 
 
 def write_file(file, text):

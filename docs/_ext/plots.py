@@ -21,8 +21,6 @@ NARROW = 22  # in rem: what fits on a phone
 PARTS = re.compile(r"\A.*?(?=<svg)|<!--.*?-->|<(metadata|style)\b.*?</\1>", re.S)
 WORDS = re.compile(r"<text\b[^>]*>")
 GREY = re.compile(r"#([4-9a-b][0-9a-f])\1\1\b")
-PLACES = re.compile(r'(?<=\s)(?:d|points|transform|x|y)="[^"]*(?=")')
-DIGITS = re.compile(r"-?\d+\.\d{3,}")
 ID = re.compile(r'\sid="([^"]+)"')
 REFERENCE = re.compile(r'(url\(#|xlink:href="#)([^)"]+)')
 SIZE = re.compile(r'\s(?:width|height)="([\d.]+)pt"')
@@ -31,15 +29,11 @@ log = logging.getLogger(__name__)
 
 
 def inline_svg(text, name, words) -> tuple[str, float]:
-    """Return a plot as a part of a page, and its width in rem.
+    """Return the text of a plot's file as a part of a page, and its width in rem.
 
-    Args:
-        text: the file that Matplotlib wrote.
-        name: what its ids begin with.
-        words: its text alternative.
+    name: what its ids begin with; words: its text alternative.
     """
-    text = color_plot(rename_ids(PARTS.sub("", text), name))
-    text = PLACES.sub(lambda place: round_numbers(place[0]), text)
+    text = colour_plot(rename_ids(PARTS.sub("", text), name))
     width = float(SIZE.search(text)[1]) / 12
     width = FULL if width >= WIDE else width
     start = (
@@ -55,19 +49,13 @@ def rename_ids(text, name) -> str:
     return REFERENCE.sub(rf"\1{name}-\2", text)
 
 
-def color_plot(text) -> str:
+def colour_plot(text) -> str:
     """Return a plot whose words, axes and lines have the colours of the page."""
     text = WORDS.sub(lambda tag: GREY.sub("currentColor", tag[0]), text)
     text = GREY.sub("var(--line-grey)", text.replace("#777777", "currentColor"))
-    for n, color in enumerate(facts().lines):
-        text = text.replace(color, f"var(--line-{n}, {color})")
+    for n, colour in enumerate(facts().lines):
+        text = text.replace(colour, f"var(--line-{n}, {colour})")
     return text
-
-
-def round_numbers(place) -> str:
-    """Return an attribute on one line, its numbers with two digits after the point."""
-    text = " ".join(place.split())
-    return DIGITS.sub(lambda n: f"{float(n[0]):.2f}".rstrip("0").rstrip("."), text)
 
 
 def put_inline(app, doctree):

@@ -22,11 +22,7 @@ ziamath.config.precision = 2
 
 
 def formula_svg(tex, *, inline) -> tuple[str, float]:
-    r"""Return TeX such as `\frac{n-1}{n} b` as SVG, and its width in pixels.
-
-    Raises:
-        ValueError: for TeX that cannot be drawn.
-    """
+    """Return TeX as SVG, and its width in pixels, or raise a ValueError."""
     try:
         formula = ziamath.Latex(tex, size=SIZE, inline=inline, color="currentColor")
         image = formula.svgxml()

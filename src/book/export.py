@@ -9,6 +9,7 @@ import ast
 import base64
 import hashlib
 import json
+import mimetypes
 import re
 import textwrap
 import tomllib
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import explorers
 import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from book import error_index, exercises, guards, module_reference, reading_map
 from book.facts import ROOT, facts, fill_facts
@@ -27,7 +28,6 @@ from book.plain_markdown import to_markdown
 COLLAPSED = {"hide-cell", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
 IMAGE = re.compile(r"!\[([^]]*)\]\(([^():]+)\)")  # a file beside the page
 
 NOTE = """\
@@ -109,9 +109,6 @@ def source_of(path, name) -> str:
     """Return the source of a function or class of a file, decorators included.
 
     Of its docstring only the first line: the page of the module has all of it.
-
-    Raises:
-        ValueError: when the file has no such thing.
     """
     text = path.read_text()
     node, lines = ast.parse(text), text.splitlines()
@@ -148,13 +145,7 @@ MADE = {  # directives that make their text -> their MyST, which may have others
 
 
 def markdown(text, page, made=MADE) -> str:
-    """Return a text in MyST with the facts, the code and the lists that it names.
-
-    Args:
-        text: the source of a page, or of a part.
-        page: the page, from whose folder its paths lead.
-        made: what makes the text of a directive.
-    """
+    """Return a text of a page in MyST with the facts, code and lists that it names."""
 
     def fill(token, source):
         block = read_block(token, source)
@@ -165,27 +156,23 @@ def markdown(text, page, made=MADE) -> str:
         return source.replace(block.content, markdown(block.content, page, made))
 
     forms = dict.fromkeys(FENCES, fill)
-    return "\n".join(
-        rewrite(text, forms | {"inline": lambda _, source: fill_facts(source)})
-    )
+    forms["inline"] = lambda _, source: fill_facts(source)
+    return "\n".join(rewrite(text, forms))
 
 
-def insert_outputs(text, outputs) -> str:
-    """Return a page's text with its cells as code, and their text outputs below."""
-    gave = iter(outputs)
+def write_cells(outputs):
+    """Return what writes each cell of a page in turn as code and its text outputs."""
+    outputs = iter(outputs)
 
-    def show(token, source):
-        block = read_block(token, source)
-        if block.name != "code-cell":
-            return source
-        given = next(gave)
-        error = guards.find_error(given)
-        texts = [guards.visible_text(given), ": ".join(error[:2]) if error else ""]
+    def write_cell(block, page):
+        own = next(outputs)
+        error = guards.find_error(own) or ()
+        texts = guards.visible_text(own), ": ".join(error[:2])
         shown = "\n".join(filter(None, texts))
-        output = f"\n\n```text\n{shown}\n```" if shown else ""
-        return f"```python\n{cell_code(code_cell(block))}\n```{output}"
+        code = f"```python\n{cell_code(code_cell(block))}\n```"
+        return f"{code}\n\n```text\n{shown}\n```" if shown else code
 
-    return "\n".join(rewrite(text, dict.fromkeys(FENCES, show)))
+    return write_cell
 
 
 # -------------------------------------------------------------------------- notebook
@@ -194,9 +181,8 @@ def insert_outputs(text, outputs) -> str:
 def notebook(page, modules_folder, outputs=None):
     """Return a page as a notebook that runs in an empty folder.
 
-    It opens with the page's title and text. The first cell with code compares versions
-    of JAX. The next looks for eight devices, unless `devices: later` stands at the top
-    of the page: it starts processes, or tells what comes before JAX looks for devices.
+    It opens with the page's text; before its code it looks at JAX and at its devices,
+    and writes what the page imports and reads.
 
     outputs: what each code cell gave when the site ran it; without, there is none.
     """
@@ -205,12 +191,10 @@ def notebook(page, modules_folder, outputs=None):
         notebook_cell(f"cell-{n}", cell, page, next(gave) if cell.code else ())
         for n, cell in enumerate(page.cells, 1)
     ]
-    files = read_files(page, modules_folder)
     first = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))
-    cells[first:first] = [*start_cells(page), *pack_files(files)]
-    return nbformat.v4.new_notebook(
-        cells=[*cells, *file_cells(files)], metadata={"kernelspec": KERNEL}
-    )
+    start, end = file_cells(page, modules_folder)
+    cells[first:first] = start_cells(page) + start
+    return new_notebook(cells=cells + end, metadata={"kernelspec": KERNEL})
 
 
 def notebook_text(page, modules_folder, outputs=None) -> str:
@@ -229,7 +213,10 @@ def requirements(names, root=ROOT) -> list[str]:
 
 
 def start_cells(page) -> list:
-    """Return what stands before the code: a note, and a look at JAX and its devices."""
+    """Return what stands before the code: a note, and a look at JAX and its devices.
+
+    A page with `devices: later` starts processes, or shows what comes before.
+    """
     url, release = page.url(page.file.name), facts().jax
     needs = [f'"{line}"' for line in requirements(page.needs)]
     others = [line for line in needs if not line.startswith('"jax>')]
@@ -271,7 +258,7 @@ def text_cell(name, text, page):
     def attach(image):
         file = page.file.parent / image[2]
         data = base64.b64encode(file.read_bytes()).decode()
-        pictures[file.name] = {IMAGES[file.suffix]: data}
+        pictures[file.name] = {mimetypes.guess_type(file.name)[0]: data}
         return f"![{image[1]}](attachment:{file.name})"
 
     text = IMAGE.sub(attach, text)
@@ -300,30 +287,22 @@ def clean_output(output):
     return output
 
 
-def read_files(page, modules_folder) -> dict[str, str]:
-    """Return the modules and the data of a page, by their paths in the notebook."""
+def file_cells(page, modules_folder) -> tuple[list, list]:
+    """Return the cell that writes all files, and the last cells, with one in each."""
     modules = page.modules(modules_folder)
     if modules:  # what makes a package of them
         modules.insert(0, modules_folder / "__init__.py")
     files = {f"examples/{file.name}": file.read_text() for file in modules}
-    return files | {f"data/{file.name}": file.read_text() for file in page.data}
-
-
-def pack_files(files) -> list:
-    """Return the cell that writes files beside the notebook, if there are any."""
-    text = json.dumps(files, ensure_ascii=False)
-    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
-    packed = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
-    code = FILES.format(packed=packed, mark=mark)
-    return [new_code_cell(code, id="files", metadata=dict(HIDDEN))] * bool(files)
-
-
-def file_cells(files) -> list:
-    """Return the last cells, each with a file, which it writes."""
-    cells = [new_markdown_cell(LAST, id="last")] * bool(files)
+    files |= {f"data/{file.name}": file.read_text() for file in page.data}
+    if not files:
+        return [], []
+    text = json.dumps(files, ensure_ascii=False).encode()
+    packed = base64.b85encode(zlib.compress(text, 9)).decode()
+    code = FILES.format(packed=packed, mark=hashlib.sha256(text).hexdigest()[:12])
+    cells = [new_markdown_cell(LAST, id="last")]
     for path, text in files.items():
         kind = "module" if path.startswith("examples/") else "data"
         name = f"{kind}-{re.sub(r'[^\w-]', '-', Path(path).stem)}"
-        code = f"%%writefile {path}\n{text.rstrip()}"
-        cells.append(new_code_cell(code, id=name, metadata=dict(HIDDEN)))
-    return cells
+        code_of_file = f"%%writefile {path}\n{text.rstrip()}"
+        cells.append(new_code_cell(code_of_file, id=name, metadata=dict(HIDDEN)))
+    return [new_code_cell(code, id="files", metadata=dict(HIDDEN))], cells

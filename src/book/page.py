@@ -40,10 +40,7 @@ def parse(text) -> list:
 
 
 def rewrite(text, forms) -> list[str]:
-    """Return the lines of a text, some of its parts rewritten.
-
-    forms: type of a token -> what returns its text, from the token and its source.
-    """
+    """Return the lines of a text, and what `forms[type](token, source)` makes of it."""
     lines, last, found = text.split("\n"), 0, []
     for token in parse(text):
         if token.type in forms and token.map[0] >= last:
@@ -52,9 +49,6 @@ def rewrite(text, forms) -> list[str]:
             found += [*lines[last:start], forms[token.type](token, source)]
             last = end
     return [*found, *lines[last:]]
-
-
-# ------------------------------------------------------------------------- blocks
 
 
 @dataclass(frozen=True)
@@ -230,13 +224,12 @@ class Page:
         """Its exercises: a box of the class `exercise`, and the next stub."""
         stubs, found = [cell for cell in self.code if "exercise" in cell.tags], []
         for box in self.blocks:
-            line = box.lines[0]
-            below = [stub.tags for stub in stubs if stub.line > line]
-            if box.options.get("class") == "exercise" and below:
-                name = below[0][below[0].index("exercise") + 1]
+            tags = [stub.tags for stub in stubs if stub.line > box.lines[0]]
+            if box.options.get("class") == "exercise" and tags:
+                name = tags[0][tags[0].index("exercise") + 1]
                 title = box.argument.removeprefix("Exercise: ")
-                title = title[0].upper() + title[1:]
-                found.append(Exercise(name, title, first_sentence(box.content), line))
+                title, asks = title[0].upper() + title[1:], first_sentence(box.content)
+                found.append(Exercise(name, title, asks, box.lines[0]))
         return found
 
     def url(self, target) -> str:
@@ -287,10 +280,9 @@ def pages(docs) -> list[Page]:
 
 
 def comment_options(page) -> str:
-    """Return a page's text with the options in GUARDS as comments; no line moves.
+    """Return a page's text with the options in GUARDS as comments, on their lines.
 
-    MyST-NB's cache keys a page by all options of its cells: as comments they are no
-    part of it, so that a page does not run again for a new expectation.
+    They are no part then of MyST-NB's key: no page runs for a new expectation.
     """
     lines = page.text.split("\n")
     for cell in page.code:

@@ -29,11 +29,7 @@ MYST = {  # directives that become other MyST
 
 
 def to_markdown(text, page) -> str:
-    """Return MyST text of a page as plain Markdown, with single blank lines.
-
-    Raises:
-        ValueError: for a directive or a role that has no plain form.
-    """
+    """Return MyST text of a page as plain Markdown, with single blank lines."""
     forms = dict.fromkeys(FENCES, lambda *part: format_fence(*part, page))
     forms["inline"] = lambda _, source: format_inline(source, page)
     forms["myst_target"] = lambda *_: ""
