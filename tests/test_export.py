@@ -1,5 +1,6 @@
 """A page as a notebook that runs in an empty folder, and the site as an archive."""
 
+import ast
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ import jax
 import pytest
 from tiny_site import HEAD, Site
 
-from book import export
+from book import export, module_reference
 from book.facts import ROOT, facts
 from book.page import Page
 from book.plain_markdown import to_markdown
@@ -71,30 +72,14 @@ def test_one_cell_writes_the_files_but_what_a_reader_changed_stays(
     assert module.read_text() == text
 
 
-CODE = '''\
-@functools.cache
-def half(x):
-    """Return half of `x`.
-
-    Nothing is rounded.
-    """
-
-    def inside():
-        """Return it.
-
-        This is code, as it is.
-        """
-        return x / 2
-
-    return inside()
-'''
-
-
-def test_a_listing_has_decorators_and_the_first_line_of_its_docstring(tmp_path):
-    module = tmp_path / "less.py"
-    module.write_text(f"{CODE}\n\nx = 1\n")
-    text = export.source_of(module, "half")
-    assert text == CODE.replace("\n\n    Nothing is rounded.\n    ", "").rstrip()
+def test_a_listing_is_all_code_below_the_first_line_of_its_docstring():
+    for file in module_reference.files(ROOT / "src/examples"):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and (doc := ast.get_docstring(node)):
+                (shown,) = ast.parse(export.source_of(file, node.name)).body
+                assert ast.get_docstring(shown) == doc.partition("\n")[0]
+                shown.body[0] = node.body[0]
+                assert ast.unparse(shown) == ast.unparse(node)
 
 
 # -------------------------------------------------------------------- plain Markdown

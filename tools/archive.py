@@ -2,10 +2,8 @@
 
     python tools/archive.py docs/_build/html
 
-writes `shardbook.zip` into the site: all pages, with what they load, their notebooks
-and all modules, in a folder that is opened by its `index.html`. The same site gives the
-same bytes. Each page that has a place for it, `<span class="offline"></span>`, then
-shows a link; the pages in the archive do not. `nox -s docs -- --archive` calls it.
+The same site gives the same bytes. Each page of it that has a place for the link,
+`<span class="offline"></span>`, then shows it; the pages in the archive do not.
 """
 
 import re

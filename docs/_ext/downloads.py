@@ -1,14 +1,8 @@
 """Write the notebook and the Markdown of each page, and `llms.txt`.
 
-    arrays/meshes.html   the page
-    arrays/meshes.ipynb  the page as a notebook that runs in an empty folder
-    arrays/meshes.md     its source, with the code that it includes
-    modules/NAME.py      the modules
-    llms.txt             all of these, each with a line on what it is
-
-Where `published` (the site's address) and `repository` (its address on GitHub) are set,
-a page also has a link to its notebook on Colab, which reads the branch that holds the
-site, and previews by sphinxext-opengraph with the page's own description.
+They lie beside the page, `llms.txt` lists them all. Where `published` (the site's
+address) and `repository` (its address on GitHub) are set, a page also has a link to its
+notebook on Colab, and previews by sphinxext-opengraph with its own description.
 """
 
 from functools import partial

@@ -4,38 +4,31 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Facts(NamedTuple):
-    """The edition of the book, the versions that it is for, and its colours."""
-
-    edition: str  # year and month
-    python: str  # the oldest
-    jax: str  # the release that pages are written for
-    oldest_jax: str  # on which the modules pass their tests
-    libtpu: str  # the compiler for TPUs
-    colours: tuple[str, ...]  # of devices 0 to 7, as areas with dark words on them
-    lines: tuple[str, ...]  # of lines in plots, on white and on black
-
-
 @cache
-def facts() -> Facts:
-    """Return the facts of pyproject.toml."""
+def facts() -> SimpleNamespace:
+    """Return the edition of the book, the versions that it is for, and its colours."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    project, ours = settings["project"], settings["tool"]["shardbook"]
+    project, own = settings["project"], settings["tool"]["shardbook"]
     bounds = dict(line.split(">=") for line in project["dependencies"])
-    python = project["requires-python"].removeprefix(">=")
-    versions = python, bounds["jax"], ours["oldest-jax"], ours["libtpu"]
-    colours = tuple(ours["device-colours"]), tuple(ours["line-colours"])
-    return Facts(project["version"], *versions, *colours)
+    return SimpleNamespace(
+        edition=project["version"],  # year and month
+        python=project["requires-python"].removeprefix(">="),  # the oldest
+        jax=bounds["jax"],  # the release that pages are written for
+        oldest_jax=own["oldest-jax"],  # on which the modules pass their tests
+        libtpu=own["libtpu"],  # the compiler for TPUs
+        colours=own["device-colours"],  # of devices 0 to 7: areas with dark words
+        lines=own["line-colours"],  # of lines in plots, on white and on black
+    )
 
 
 def substitutions() -> dict[str, str]:
     """Return the facts that are text, by the names that pages write."""
-    return {k: fact for k, fact in facts()._asdict().items() if isinstance(fact, str)}
+    return {name: fact for name, fact in vars(facts()).items() if isinstance(fact, str)}
 
 
 def fill_facts(text) -> str:
