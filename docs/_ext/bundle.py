@@ -12,8 +12,11 @@ from pathlib import Path
 from posixpath import dirname, normpath, relpath
 
 STYLES, SCRIPTS = "_static/bundle.css", "_static/bundle.js"
-THEME = "bootstrap", "pydata-sphinx-theme"  # its scripts
 THEME_STYLES = "_static/basic.css", "_static/styles/pydata-sphinx-theme.css"
+THEME_SCRIPTS = (
+    "_static/scripts/bootstrap.js",
+    "_static/scripts/pydata-sphinx-theme.js",
+)
 ICONS = "angle-left angle-right arrow-up bars circle-half-stroke code download file"
 ICONS += " list magnifying-glass moon play print rocket sun"
 ICON = re.compile(r"(?:\.fa-[\w-]+,?)+\{--fa:[^}]*\}")
@@ -39,51 +42,48 @@ def read_sheet(folder, name) -> str:
     return ICON.sub(lambda icon: icon[0] if USED.search(icon[0]) else "", text)
 
 
-def list_files(files) -> list[str]:
-    """Return the names of those that are files, in the order of loading."""
-    ordered = sorted(files, key=lambda each: each.priority)
-    return [str(each.filename) for each in ordered if each.filename]
-
-
 def write_bundles(app, exception=None):
     """Handle `build-finished`, last: the theme has written the colours of code."""
-    if exception or not hasattr(app, "common_files"):
+    if exception or not hasattr(app, "bundled"):
         return
-    out, (sheets, scripts) = Path(app.outdir), app.common_files
-    names = [*THEME_STYLES, *list_files(sheets)]
-    text = "\n".join(read_sheet(out, name) for name in names)
+    out, (sheets, scripts) = Path(app.outdir), app.bundled
+    text = "\n".join(read_sheet(out, name) for name in [*THEME_STYLES, *sheets])
     (out / STYLES).write_text(f'@charset "UTF-8";\n{text}\n', encoding="utf-8")
-    names = [*list_files(scripts), *(f"_static/scripts/{name}.js" for name in THEME)]
-    text = "\n;\n".join(read_file(out, name) for name in names)
+    text = "\n;\n".join(read_file(out, name) for name in [*scripts, *THEME_SCRIPTS])
     (out / SCRIPTS).write_text(f"{text}\n", encoding="utf-8")
-
-
-def collect_common(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`, first: before a page adds what it alone loads."""
-    if not hasattr(app, "common_files"):
-        app.common_files = [*context["css_files"]], [*context["script_files"]]
-        write_bundles(app)  # now, since each page names its digest
 
 
 def use_bundles(app, pagename, templatename, context, doctree):
     """Handle `html-page-context`, last: a page loads the bundles and its own files.
 
-    The theme's lines about the page are for a menu of versions, which no page has.
+    The theme's lines of script are for a menu of versions, which no page has.
     """
-    sheets, scripts = app.common_files
-    own = [sheet for sheet in context["css_files"] if sheet not in sheets]
-    rest = [script for script in context["script_files"] if script not in scripts]
-    rest = [each for each in rest if "body" not in each.attributes]
-    app.add_css_file(Path(STYLES).name, priority=0)
-    app.add_js_file(Path(SCRIPTS).name, priority=0, loading_method="defer")
-    context["css_files"] = [context["css_files"][-1], *own]
-    context["scripts_last"] = [context["script_files"][-1], *rest]
+    names = app.env.metadata.get(pagename, {}).get("files", ())
+    sheets, scripts = context["css_files"], context["script_files"]
+    if not hasattr(app, "bundled"):
+        app.bundled = [list_files(files, names) for files in (sheets, scripts)]
+        write_bundles(app)  # now, since each page names its digest
+    app.add_css_file(Path(STYLES).name)
+    app.add_js_file(Path(SCRIPTS).name, loading_method="defer")
+    own = [[f for f in files if file_name(f) in names] for files in (sheets, scripts)]
+    context["css_files"] = [sheets[-1], *own[0]]
+    context["scripts_last"] = [scripts[-1], *own[1]]
     context["script_files"] = []
+
+
+def list_files(files, own) -> list[str]:
+    """Return the names of files in the order of loading, without a page's own."""
+    ordered = sorted(files, key=lambda file: file.priority)
+    return [str(f.filename) for f in ordered if f.filename and file_name(f) not in own]
+
+
+def file_name(file) -> str:
+    """Return the name by which a page loads a file."""
+    return Path(str(file.filename)).name
 
 
 def setup(app):
     """Register the handlers."""
-    app.connect("html-page-context", collect_common, priority=0)
     app.connect("html-page-context", use_bundles, priority=999)
     app.connect("build-finished", write_bundles, priority=999)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
