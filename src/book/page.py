@@ -8,7 +8,7 @@ Block   a fenced part of a text: code, or a directive
 import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import chain, count, takewhile
+from itertools import chain, count, pairwise, takewhile
 from pathlib import Path
 from posixpath import normpath
 
@@ -27,7 +27,7 @@ SHORT = re.compile(r":(?:[\w-]+:|#)")  # an option on a line of its own, or a co
 OPTION = re.compile(r":?([\w-]+):|---")  # or an end of the options
 FENCES = "fence", "colon_fence"
 GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
-MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+(?:, \w+)*)")
+MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+)")
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 SUMMARY = re.compile(r".{39,}?[.?](?=\s)|.*")  # enough sentences for 40 characters
 PAGES_OF_MODULES = "reference/modules"  # a list and a folder, of `module_reference`
@@ -165,8 +165,8 @@ class Page:
     @cached_property
     def title(self) -> str:
         """The first heading."""
-        kinds = [token.type for token in self.tokens]
-        return self.tokens[kinds.index("heading_open") + 1].content
+        pairs = pairwise(self.tokens)
+        return next(text.content for token, text in pairs if token.tag == "h1")
 
     @property
     def description(self) -> str:
@@ -177,7 +177,7 @@ class Page:
     @property
     def needs(self) -> list[str]:
         """The packages that its cells need."""
-        return str(self.front.get("needs", "")).replace(",", " ").split()
+        return self.front.get("needs", "").split()
 
     @property
     def data(self) -> list[Path]:
@@ -214,8 +214,7 @@ class Page:
 
     def modules(self, folder) -> list[Path]:
         """List the modules of `folder` that its cells name."""
-        found = (names for cell in self.code for names in MODULE.findall(cell.source))
-        names = {name for each in found for name in each.split(", ")}
+        names = {name for cell in self.code for name in MODULE.findall(cell.source)}
         files = (folder / f"{name}.py" for name in sorted(names))
         return [file for file in files if file.exists()]
 
