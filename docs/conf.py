@@ -39,7 +39,6 @@ extensions = [
     "error_directives",
     "exercise_index",
     "explorers",
-    "listings",
     "map_directives",
     "markup",
     "module_directives",

@@ -1,18 +1,23 @@
-"""Add to the markup of pages what the style sheet, Pygments and the keyboard need.
+"""Add to the markup of pages what the style sheet, Pygments and readers need.
 
 A badge of a mode, such as `Auto`, gets the class `mode-auto`; a paragraph that begins
 with *Before this page*, in italics, gets the class `before`. A page with `wide: true`
 in its front matter has wide tables: its section gets the class `wide`, and its contents
 open at a button. In cells that every process runs (`%%every`) all but the first line is
-Python, where Pygments knows no more than plain text.
+Python, where Pygments knows no more than plain text. A `literalinclude` of a function
+has the first line of its docstring; the page of the module has all of it.
 """
 
+from pathlib import Path
 from typing import ClassVar
 
 from docutils import nodes
 from pygments.lexer import bygroups, inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Keyword, Text
+from sphinx.directives.code import LiteralInclude
+
+from book.export import source_of
 
 MODES = {"auto", "explicit", "manual", "processes"}
 CORRECTIONS = {  # faults of accessibility
@@ -23,6 +28,20 @@ CORRECTIONS = {  # faults of accessibility
         '<div class="pst-scrollable-table-container" tabindex="0">'
     ),
 }
+
+
+class Listing(LiteralInclude):
+    """The directive `literalinclude`."""
+
+    def run(self):
+        """Return the code as a block."""
+        found = super().run()
+        if name := self.options.get("pyobject"):
+            _, path = self.env.relfn2path(self.arguments[0])
+            block = next(found[0].findall(nodes.literal_block))
+            block.rawsource = source_of(Path(path), name)
+            block.children = [nodes.Text(block.rawsource)]
+        return found
 
 
 class EveryLexer(PythonLexer):
@@ -61,7 +80,8 @@ def correct_html(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Register the language and the handlers."""
+    """Register the directive, the language and the handlers."""
+    app.add_directive("literalinclude", Listing, override=True)
     app.add_lexer("every", EveryLexer)
     app.connect("doctree-read", add_classes, priority=600)  # the metadata come at 500
     app.connect("doctree-read", set_language)
