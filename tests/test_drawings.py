@@ -11,9 +11,7 @@ WIDE = " + ".join("abcdefghijklmnopqrstuvwxyz")
 FORMULAS = f"# Page\n\nSend $b$ bytes, not $\\shard$:\n\n$$ a < b $$\n\n$$ {WIDE} $$\n"
 
 
-def test_a_formula_looks_like_the_text_and_one_that_cannot_be_drawn_is_a_warning(
-    tmp_path,
-):
+def test_a_formula_is_drawn_or_a_warning(tmp_path):
     site = Site(
         tmp_path,
         {"index.md": FORMULAS},
@@ -49,7 +47,7 @@ PLOT = f"""\
 """
 
 
-def test_a_plot_has_the_colours_of_the_page_and_ids_of_its_own():
+def test_a_plot_has_colours_and_ids_of_its_page():
     svg, width = plots.inline_svg(PLOT, "a", "a < b")
     assert svg.startswith('<svg role="img" aria-label="a &lt; b" style="width: 42rem" ')
     assert width == 42

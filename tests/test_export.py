@@ -32,7 +32,7 @@ MODULE, DATA = "examples/collectives.py", "data/collectives.csv"
         (None, "JAX is not installed."),
     ],
 )
-def test_another_jax_is_met_with_one_line_to_run(monkeypatch, capsys, here, words):
+def test_another_jax_prints_one_line_to_install(monkeypatch, capsys, here, words):
     def version(name):
         if here is None:
             raise metadata.PackageNotFoundError(name)
@@ -45,7 +45,7 @@ def test_another_jax_is_met_with_one_line_to_run(monkeypatch, capsys, here, word
     assert printed.endswith('"\n') == bool(words) == ("%pip install" in printed)
 
 
-def test_too_few_devices_are_met_with_what_to_do(monkeypatch):
+def test_too_few_devices_raise_with_a_cure(monkeypatch):
     exec(CELLS["devices"], {})  # enough are welcome
     monkeypatch.setattr(jax.config, "update", lambda name, value: None)
     monkeypatch.setattr(jax, "devices", lambda: ["a GPU"])
@@ -53,9 +53,7 @@ def test_too_few_devices_are_met_with_what_to_do(monkeypatch):
         exec(CELLS["devices"], {})
 
 
-def test_one_cell_writes_the_files_but_what_a_reader_changed_stays(
-    tmp_path, monkeypatch
-):
+def test_files_are_written_but_not_over_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module, data = tmp_path / MODULE, tmp_path / DATA
     exec(CELLS["files"], {})
@@ -70,7 +68,7 @@ def test_one_cell_writes_the_files_but_what_a_reader_changed_stays(
     assert module.read_text() == text
 
 
-def test_a_listing_is_all_code_below_the_first_line_of_its_docstring():
+def test_a_listing_has_one_line_of_docstring():
     for file in module_reference.files(ROOT / "src/examples"):
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and (doc := ast.get_docstring(node)):
@@ -152,7 +150,7 @@ answer = 0
 """
 
 
-def test_with_an_address_a_page_can_be_launched_and_shared(tmp_path):
+def test_an_address_adds_launching_and_sharing(tmp_path):
     site = Site(
         tmp_path,
         {
@@ -185,7 +183,7 @@ def test_with_an_address_a_page_can_be_launched_and_shared(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_archive_has_each_time_the_same_bytes_and_a_page_has_a_link(tmp_path):
+def test_archives_of_a_site_have_the_same_bytes(tmp_path):
     site, page = tmp_path / "html", '<p><span class="offline"></span></p>'
     (site / "part").mkdir(parents=True)
     for name in "part/less.html", "part/less.ipynb", "less.js.map", ".buildinfo":

@@ -14,13 +14,13 @@ COPIES = {"README.md", "CITATION.cff", "how-to-read.md", "matplotlibrc", "site.c
 COPIES |= {"logo.svg", "pictures.py"}
 
 
-def test_the_lock_holds_the_release_that_pages_are_written_for():
+def test_the_lock_has_the_release_of_the_pages():
     locked = Version(facts.locked_version("jax"))
     assert f"{locked.major}.{locked.minor}" == BOOK.jax
     assert Version(BOOK.oldest_jax) <= locked
 
 
-def test_copies_and_pages_of_modules_are_as_their_tool_writes_them():
+def test_copies_are_as_their_tool_writes_them():
     wanted = copies.copies() | copies.stubs()
     files = {*wanted, *DOCS.glob("reference/modules/*.md")}
     found = {file: file.read_text() for file in files if file.exists()}
@@ -34,7 +34,7 @@ def test_no_page_writes_the_release_of_jax_itself():
         assert not re.search(rf"(?<!Since )JAX {BOOK.jax}\b", page.text), page.name
 
 
-def test_a_notebook_has_the_facts_that_a_page_names():
+def test_facts_are_filled_in_outside_of_code():
     text = "In JAX {{jax}} and {{other}}.\n\n```{code-cell}\nf'{{jax}}'\n```\n"
     found = export.markdown(text, Page(DOCS / "page.md", DOCS))
     assert found == text.replace("{{jax}} and", f"{BOOK.jax} and")

@@ -162,10 +162,10 @@ def markdown(text, page, made=MADE) -> str:
 
 def write_cells(outputs):
     """Return what writes each cell of a page in turn as code and its text outputs."""
-    outputs = iter(outputs)
+    following = iter(outputs)
 
     def write_cell(block, page):
-        own = next(outputs)
+        own = next(following)
         error = guards.find_error(own) or ()
         texts = guards.visible_text(own), ": ".join(error[:2])
         shown = "\n".join(filter(None, texts))
@@ -186,9 +186,9 @@ def notebook(page, modules_folder, outputs=None):
 
     outputs: what each code cell gave when the site ran it; without, there is none.
     """
-    gave = iter(outputs or [[]] * len(page.code))
+    following = iter(outputs or [[]] * len(page.code))
     cells = [
-        notebook_cell(f"cell-{n}", cell, page, next(gave) if cell.code else ())
+        notebook_cell(f"cell-{n}", cell, page, next(following) if cell.code else ())
         for n, cell in enumerate(page.cells, 1)
     ]
     first = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))

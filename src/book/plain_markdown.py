@@ -13,7 +13,7 @@ from book.page import FENCES, read_block, rewrite
 PIECE = re.compile(  # what stays as it is; or a role, or a link
     r"""\\. | (?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)
         | (?P<dollars>\$\$?)[^$]+(?P=dollars) | !\[[^]]*\]\([^)]*\)
-    | \{(?P<role>[\w:-]+)\}`(?P<given>[^`]+)`
+    | \{(?P<role>[\w:-]+)\}`(?P<label>[^`]+)`
     | \[(?P<text>(?:`[^`]*`|\[[^][]*\]|[^][`])*)\]\((?P<target>[^()\s]*)\)
     """,
     re.S | re.X,
@@ -60,10 +60,10 @@ def format_inline(text, page) -> str:
             words, url = format_inline(words, page), page.url(target)
             return f"[{words}]({url})" if url else words
         if role == "download":
-            return piece["given"].partition(" <")[0]
+            return piece["label"].partition(" <")[0]
         if role and not role.startswith("bdg"):
             refuse(piece[0], page)
-        return f"**{piece['given']}**" if role else piece[0]
+        return f"**{piece['label']}**" if role else piece[0]
 
     return PIECE.sub(form, text)
 

@@ -60,7 +60,7 @@ def test_no_page_is_heavier_than_allowed(visit, server):
         assert weight(files) <= MOST, page
 
 
-def test_each_page_loads_one_style_sheet_and_one_script_and_is_painted_in_time():
+def test_each_page_loads_two_bundles_and_paints_soon():
     """The script by its content, or a browser would go on with an old one."""
     script = zlib.crc32((SITE / "_static/bundle.js").read_bytes())
     for page in PAGES:
@@ -77,7 +77,7 @@ def test_each_page_loads_one_style_sheet_and_one_script_and_is_painted_in_time()
 
 
 @pytest.mark.parametrize("name", EXPLORERS)
-def test_an_explorer_is_light_and_loaded_when_it_is_reached(visit, server, name):
+def test_an_explorer_is_light_and_loads_late(visit, server, name):
     files = {f"_static/explore_{name}.js", f"_static/explorers/{name}.js"}
     assert weight(files) <= EXPLORER
     mark = f"explorer explorer-{name} "
