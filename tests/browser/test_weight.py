@@ -18,6 +18,7 @@ JOURNEYS = 3  # there and back: to connect, for the page, for its style sheet
 LATENCY, RATE = 150, 1.6e6 / 8 / 1000  # milliseconds there and back; bytes in each
 TAGS = "embed|iframe|img|link|object|script|source"
 LINKED = re.compile(rf'<(?:{TAGS})\b[^>]*?\s(?:data|href|src)="([^"#?:]+)[?"]')
+ICON = re.compile(r'<i class="fa\w?(?:-solid)? fa-([\w-]+)')
 LOADED = """["navigation", "resource"].flatMap(
     kind => performance.getEntriesByType(kind).map(e => [e.name, e.transferSize]))"""
 EXPLORERS = sorted(file.stem for file in (SITE / "_static/explorers").glob("*.js"))
@@ -63,8 +64,10 @@ def test_no_page_is_heavier_than_allowed(visit, server):
 def test_each_page_loads_two_bundles_and_paints_soon():
     """The script by its content, or a browser would go on with an old one."""
     script = zlib.crc32((SITE / "_static/bundle.js").read_bytes())
+    icons = {*re.findall(r"\.fa-([\w-]+)", (SITE / "_static/bundle.css").read_text())}
     for page in PAGES:
         text, files = (SITE / page).read_text(), page_files(page)
+        assert {*ICON.findall(text)} <= icons, page
         loaded = {Path(file).stem for file in files if file.endswith((".css", ".js"))}
         assert "bundle" in loaded, page
         assert len(loaded) <= 2, page  # the other is of the page's own
@@ -90,13 +93,3 @@ def test_an_explorer_is_light_and_loads_late(visit, server, name):
     place.scroll_into_view_if_needed()
     place.locator("form").wait_for()
     assert files <= {*loaded_files(screen, server)}
-
-
-def test_each_icon_of_a_page_is_in_the_style_sheet():
-    """_ext/bundle.py leaves out those that no page has."""
-    icons = re.compile(r'<i class="fa\w?(?:-solid)? fa-([\w-]+)')
-    texts = ((SITE / page).read_text() for page in PAGES)
-    found = {icon for text in texts for icon in icons.findall(text)}
-    styles = (SITE / "_static/bundle.css").read_text()
-    assert "magnifying-glass" in found
-    assert [icon for icon in found if f".fa-{icon}" not in styles] == []
