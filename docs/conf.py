@@ -31,7 +31,6 @@ author = "the Shardbook authors"
 html_title = project
 extensions = [
     "api_index",
-    "build_line",
     "bundle",
     "cell_links",
     "cells",
@@ -39,7 +38,7 @@ extensions = [
     "error_directives",
     "exercise_index",
     "explorers",
-    "map_directives",
+    "front_page",
     "markup",
     "module_directives",
     "myst_nb",

@@ -1,8 +1,8 @@
 """The directive `exercise-index`, and targets and links in the box of each exercise.
 
-A target is named after the tag of the exercise's stub. The box of a page that is a
-notebook ends with a link that saves it. Where the site has an address and a repository
-(see `downloads`), a second one opens the notebook on Colab, at the cell to change.
+A target is named after the tag of the exercise's stub. The box ends with a link that
+saves the page as a notebook. Where the site has an address and a repository, a second
+one opens the notebook on Colab, at the cell to change.
 """
 
 from html import escape
@@ -14,7 +14,7 @@ from sources import make_text, page_of
 from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
-from book.exercises import index_text
+from book.exercise_list import index_text
 
 
 class ExerciseIndex(SphinxDirective):
@@ -46,15 +46,14 @@ class Boxes(SphinxTransform):
 def links_html(config, page, exercise) -> str:
     """Return the links of an exercise in HTML."""
     file = f"{basename(page.name)}.ipynb"
-    found = [f'<a href="{file}" download>Download it as a notebook</a>']
+    links = f'<a href="{file}" download>Download it as a notebook</a>'
     if config.published and config.repository:
         tags = {"exercise", exercise.name}
         cell = next(n for n, cell in enumerate(page.cells, 1) if tags <= {*cell.tags})
         colab = launches(page.name, config.repository)["Colab"]
         url = escape(f"{colab}#scrollTo=cell-{cell}")
-        found.append(f'<a href="{url}" target="_blank">run it on Colab</a>')
-    words = ", or ".join(found)
-    return f'<p class="to-notebook d-print-none">{words}.</p>'
+        links += f', or <a href="{url}" target="_blank">run it on Colab</a>'
+    return f'<p class="to-notebook d-print-none">{links}.</p>'
 
 
 def setup(app):

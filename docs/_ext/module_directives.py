@@ -5,61 +5,42 @@ import re
 from docutils import nodes
 from sources import make_text, page_of
 from sphinx.ext.napoleon import GoogleDocstring
-from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from book import module_reference
 from book.module_reference import (
     FORMER,
-    PAGES_OF_MODULES,
+    PACKAGE,
     files,
-    folder_of,
     objects,
     old_names,
     page_text,
     table_text,
 )
 
-log = logging.getLogger(__name__)
-CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")
-SHORT = ("attribute", "data", "property")
+CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")  # perhaps with a plural's s
 
 
 class ModuleReference(SphinxDirective):
     """The list of all modules, made again when its text changes."""
 
     def run(self):
-        """Return the table, each line with the ids that links may lead to."""
+        """Return the table; the ids that the page had once lead to a module's line."""
         docs = page_of(self.env).docs
-        modules = files(folder_of(docs))
-        self.env.note_dependency(docs / FORMER)
-        for file in modules:
+        modules = files(docs.parent / "src/examples")
+        for file in [docs / FORMER, *modules]:
             self.env.note_dependency(file)
-            if not (docs / PAGES_OF_MODULES / f"{file.stem}.md").exists():
-                message = f"{file.name} has no page yet: run `python tools/copies.py`"
-                log.warning(message, location=self.env.docname, type="modules")
         found = self.parse_text_to_nodes(make_text(self.env, table_text))
-        (table,) = (each for node in found for each in node.findall(nodes.table))
+        table = found[0].next_node(nodes.table, include_self=True)
         table["classes"] += ["listing", "modules"]
         rows = table.next_node(nodes.tbody).findall(nodes.row)
         for file, line in zip(modules, rows, strict=True):
-            self.mark(line[0], file, old_names(docs, file))
+            name, place = file.stem, line.next_node(nodes.paragraph)
+            place["names"] += dict.fromkeys([f"module-{name}", name])
+            self.state.document.note_explicit_target(place)
+            ids = [f"module-{name}", f"module-{PACKAGE}{name}", name]
+            ids += [name.replace("_", "-"), *objects(file), *old_names(docs, file)]
+            place["ids"] = [*dict.fromkeys([*place["ids"], *ids])]
         return found
-
-    def mark(self, entry, file, former):
-        """Add to a line the ids of the former section, and of its objects."""
-        place = entry.next_node(nodes.paragraph)
-        place["names"] += dict.fromkeys([f"module-{file.stem}", file.stem])
-        self.state.document.note_explicit_target(place)
-        more = [
-            f"module-{file.stem}",
-            f"module-{module_reference.PACKAGE}{file.stem}",
-            file.stem,
-            file.stem.replace("_", "-"),
-            *objects(file),
-            *former,
-        ]
-        place["ids"] = [*dict.fromkeys([*place["ids"], *more])]
 
 
 class ModulePage(SphinxDirective):
@@ -76,11 +57,6 @@ class ModulePage(SphinxDirective):
         return []
 
 
-def rst_literal(code) -> str:
-    """Write `code` as reStructuredText does, also before a plural's s."""
-    return f"``{code[1]}``" + ("\\ " if code[2] else "")
-
-
 def convert_docstring(app, what, name, *details):
     """Handle `autodoc-process-docstring`: write reStructuredText as autodoc reads it.
 
@@ -88,18 +64,17 @@ def convert_docstring(app, what, name, *details):
     does; a property has none. What a module says of itself stands on the page already.
     """
     value, _, lines = details
-    if what == "module":
-        lines.clear()
-    lines[:] = CODE.sub(rst_literal, "\n".join(lines)).split("\n")
-    if what not in SHORT:
+    text = "" if what == "module" else "\n".join(lines)
+    text = CODE.sub(lambda code: f"``{code[1]}``{'\\ ' * bool(code[2])}", text)
+    lines[:] = text.split("\n")
+    if what not in ("attribute", "data", "property"):
         lines[:] = GoogleDocstring(lines, what=what, name=name, obj=value).lines()
 
 
 def setup(app):
-    """Register the directives and the handlers."""
-    app.setup_extension("filters")
-    app.setup_extension("module_pictures")
-    app.setup_extension("sphinx.ext.autodoc")
+    """Register the directives and the handler."""
+    for name in "filters", "module_pictures", "sphinx.ext.autodoc":
+        app.setup_extension(name)
     app.add_directive("module-reference", ModuleReference)
     app.add_directive("module-page", ModulePage)
     app.connect("autodoc-process-docstring", convert_docstring)

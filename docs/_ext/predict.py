@@ -21,8 +21,7 @@ class Reason(nodes.container):
 def open_answer(writer, node):
     """Write the start of an answer."""
     attributes = {"name": node["group"], "CLASS": node["kind"]}
-    writer.body.append(writer.starttag(node, "details", **attributes))
-    writer.body.append("<summary>")
+    writer.body.append(writer.starttag(node, "details", **attributes) + "<summary>")
 
 
 def open_reason(writer, node):
@@ -44,20 +43,19 @@ class Predict(SphinxDirective):
         except ValueError as error:
             raise self.error(str(error)) from error
         group = f"predict-{self.env.new_serialno('predict') + 1}"
-        question, messages = self.parse_inline(self.arguments[0])
-        title = nodes.strong("", "Predict. ")
-        box = nodes.container("", nodes.paragraph("", "", title, *question))
-        box["classes"] += ["predict"]
+        question = self.paragraph("Predict. ", self.arguments[0])
+        box = nodes.container("", question, classes=["predict"])
         for answer in answers:
-            kind = "right" if answer.right else "wrong"
-            words, more = self.parse_inline(answer.text)
-            verdict = nodes.strong("", "Right. " if answer.right else "No: ")
-            reason, others = self.parse_inline(answer.reason)
-            messages += more + others
-            paragraph = nodes.paragraph("", "", verdict, *reason)
-            shown = nodes.inline("", "", *words), Reason("", paragraph)
-            box += Answer("", *shown, group=group, kind=kind)
-        return [box, *messages]
+            kind, verdict = ("right", "Right. ") if answer.right else ("wrong", "No: ")
+            text = nodes.inline("", "", *self.parse_inline(answer.text)[0])
+            reason = Reason("", self.paragraph(verdict, answer.reason))
+            box += Answer("", text, reason, group=group, kind=kind)
+        return [box]
+
+    def paragraph(self, start, text):
+        """Return a paragraph with a bold start."""
+        words, _ = self.parse_inline(text)
+        return nodes.paragraph("", "", nodes.strong("", start), *words)
 
 
 def setup(app):

@@ -3,45 +3,33 @@
 document.addEventListener("DOMContentLoaded", () => {
   const boxes = [...document.querySelectorAll(".bd-article .predict")];
   if (!boxes.length) return;
+  const answers = boxes.flatMap((box) => [...box.querySelectorAll("details")]);
   const key = `predict ${location.pathname}`;
-  let chosen = {};
+  let chosen = {}; // the name of a question -> the number of the answer on this page
   try { chosen = JSON.parse(localStorage.getItem(key)) ?? {}; } catch { /* nothing is stored */ }
-  const foot = document.createElement("p");
-  const words = document.createElement("span");
-  const again = document.createElement("button");
-  foot.className = "predicted";
-  words.setAttribute("role", "status");
-  again.type = "button";
-  again.textContent = "Choose again";
-  foot.append(words, " ", again);
-  boxes[0].closest("section:not(section section)").append(foot);
+  boxes[0].closest("section:not(section section)").insertAdjacentHTML("beforeend",
+    '<p class="predicted"><span role="status"></span> <button type="button">Choose again</button></p>');
+  const [words, again] = document.querySelectorAll(".predicted > *");
 
   const show = () => {
-    const answers = boxes.flatMap((box) => {
-      const own = [...box.querySelectorAll("details")];
-      own.forEach((answer, n) => answer.classList.toggle("chosen", chosen[answer.name] === n));
-      return own.filter((answer) => answer.classList.contains("chosen"));
-    });
-    const right = answers.filter((answer) => answer.classList.contains("right")).length;
+    answers.forEach((answer, n) => answer.classList.toggle("chosen", chosen[answer.name] === n));
+    const right = document.querySelectorAll(".predict .right.chosen").length;
+    const rest = boxes.length - Object.keys(chosen).length;
     words.textContent = `Predictions on this page: ${right} of ${boxes.length} right at the first choice` +
-      (answers.length < boxes.length ? `, ${boxes.length - answers.length} not made yet.` : ".");
-    again.hidden = !answers.length;
+      (rest ? `, ${rest} not made yet.` : ".");
+    again.hidden = rest === boxes.length;
   };
   const store = () => {
     try { localStorage.setItem(key, JSON.stringify(chosen)); } catch { /* it counts until the page is left */ }
     show();
   };
-  for (const box of boxes) {
-    [...box.querySelectorAll("details")].forEach((answer, n) => {
-      answer.querySelector("summary").addEventListener("click", () => {
-        chosen[answer.name] ??= n;
-        store();
-      });
-    });
-  }
+  answers.forEach((answer, n) => answer.querySelector("summary").addEventListener("click", () => {
+    chosen[answer.name] ??= n;
+    store();
+  }));
   again.addEventListener("click", () => {
     chosen = {};
-    for (const answer of document.querySelectorAll(".predict details")) answer.open = false;
+    for (const answer of answers) answer.open = false;
     store();
   });
   show();

@@ -1,22 +1,16 @@
-"""Generate the reference of modules: a list of them, and a page for each.
+"""Write the reference of modules in MyST: a list of them, and a page for each.
 
-The directive `module-reference` becomes a table with a line for each file in the folder
-of modules: its name, its idea, the page that teaches it, its lines, what it needs. The
-ids that stood on the list when it had everything lead to the module's line, and
-`_static/filter.js` sends them on to its page.
-
-The directive `module-page NAME` becomes that page: the idea, links to the file and to
-the pages that explain it, a picture (`module_pictures`), the rest of the docstring, the
-names of its tests, functions and classes, and the whole source. The pages lie in
-`docs/reference/modules`, a few lines each; `tools/copies.py` writes them (`stubs`).
+`table_text` is the list, with a line for each file in the folder of modules, and
+`page_text` the page of one: its idea, links, a picture (`module_pictures`), the rest of
+its docstring, its tests' names, its functions and classes, and its whole source. The
+files of these pages have a few lines each; `tools/copies.py` writes them (`stubs`).
 """
 
 import ast
+import inspect
 import json
 import re
-import sys
 import tomllib
-from functools import lru_cache
 from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
@@ -26,18 +20,11 @@ from book.page import PAGES_OF_MODULES, Page, pages
 PACKAGE = "examples."
 PICTURES = "reference/data/modules.toml"
 FORMER = "reference/data/former.toml"
-LICENCE = "licence MIT-0: free to use without a notice"  # each file says so
-NAMES = {"jax": "JAX", "numpy": "NumPy", "optax": "Optax", "orbax": "Orbax"}
+NEEDS = {"jax": "JAX", "optax": "Optax", "orbax": "Orbax"}
 COST = re.compile(
     r"\b([Cc]ost|sen[dt]s?|messages?|compilation|reads|Nothing runs|looked at)\b"
 )
 COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:python|srun|mpirun)\b")
-PLACE = """\
-```{{module-picture}} {page}
-:cell: {cell}
-
-{shows}
-```"""
 STUB = """\
 ---
 orphan: true
@@ -58,9 +45,21 @@ PAGE = """\
 
 {picture}
 
+## What it does, and what it costs
+
 {about}
 
-{tests}
+## Copy it and run it
+
+{run}
+
+(tests-{name})=
+
+## What its tests say
+
+:::{{dropdown}} {count} sentences, each the name of a test in `{tests}`
+{sentences}
+:::
 
 (api-{name})=
 
@@ -86,25 +85,14 @@ PAGE = """\
 # ------------------------------------------------------------------ what a file says
 
 
-def folder_of(docs) -> Path:
-    """Return the folder of modules."""
-    return docs.parent / "src/examples"
-
-
 def files(folder) -> list[Path]:
     """List the modules of a folder."""
     return [file for file in sorted(folder.glob("*.py")) if file.stem != "__init__"]
 
 
-@lru_cache(maxsize=128)  # a build asks several times for each module
-def parse(text) -> ast.Module:
-    """Return what Python's parser makes of a module."""
-    return ast.parse(text)
-
-
 def docstring(file) -> str:
     """Return the docstring of a module."""
-    return ast.get_docstring(parse(file.read_text())) or ""
+    return inspect.cleandoc(file.read_text().split('"""')[1])
 
 
 def summary(file) -> str:
@@ -112,68 +100,39 @@ def summary(file) -> str:
     return " ".join(docstring(file).partition("\n\n")[0].split())
 
 
-def description(file) -> str:
-    """Return the rest of a module's docstring: prose, and indented text as it is.
-
-    Prose goes below a heading, and what runs the file below another one.
-    """
+def description(file) -> tuple[str, str]:
+    """Return the rest of a module's docstring in MyST: about it, and how to run it."""
     parts = re.split(r"\n\n(?=\S|    )|(?<=:)\n(?=    )", docstring(file))[1:]
-    commands = [n for n, part in enumerate(parts) if COMMAND.match(part.strip())]
-    start = commands[0] if commands else len(parts)
-    if needs(file) == "Python alone" and not COST.search(docstring(file)):
-        parts.insert(start, "It imports no JAX: it sends nothing, and asks no device.")
-        start += 1
-    sections = {
-        "What it does, and what it costs": parts[:start],
-        "Copy it and run it": parts[start:],
-    }
-    return "\n\n".join(
-        "\n\n".join([f"## {title}", *map(format_part, found)])
-        for title, found in sections.items()
-        if found
-    )
+    start = next(n for n, part in enumerate(parts) if COMMAND.match(part.strip()))
+    about, run = parts[:start], parts[start:]
+    if not needs(file) and not COST.search(docstring(file)):
+        about.append("It imports no JAX: it sends nothing, and asks no device.")
+    return "\n\n".join(map(format_part, about)), "\n\n".join(map(format_part, run))
 
 
 def format_part(part) -> str:
-    """Return a part of a docstring in MyST."""
+    """Return a part of a docstring in MyST: what is indented is code."""
     if not part.startswith(" "):
         return part
     language = "console" if COMMAND.match(part.strip()) else "text"
     return f"```{language}\n{dedent(part)}\n```"
 
 
-def count_lines(file) -> int:
-    """Count the lines of a module."""
-    return len(file.read_text().splitlines())
-
-
 def needs(file) -> str:
-    """Return the packages that a module imports at its top, as text."""
-    found = {}
-    for node in parse(file.read_text()).body:
-        names = [each.name for each in getattr(node, "names", ())]
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module]
-        elif not isinstance(node, ast.Import):
-            continue
-        found |= dict.fromkeys(name.partition(".")[0] for name in names)
-    packages = [name for name in found if name not in sys.stdlib_module_names]
-    if "jax" in packages:  # which brings NumPy
-        packages = ["jax", *(name for name in packages if name not in ("jax", "numpy"))]
-    return ", ".join(NAMES.get(name, name) for name in packages) or "Python alone"
+    """Return the packages that a module imports at its top; JAX brings NumPy."""
+    roots = re.findall(r"^(?:import|from) (\w+)", file.read_text(), re.M)
+    return ", ".join(NEEDS[name] for name in NEEDS if name in roots)
+
+
+def facts(file) -> tuple[str, str]:
+    """Return the lines and the needs of a module, as text."""
+    return str(len(file.read_text().splitlines())), needs(file) or "Python alone"
 
 
 def objects(file) -> list[str]:
-    """List the public functions, classes, and methods of a module."""
-    found = members(parse(file.read_text()))
-    return [f"{PACKAGE}{file.stem}.{name}" for name in found]
-
-
-def old_names(docs, file) -> list[str]:
-    """List names that a module had once: links to them still lead to it."""
-    found = tomllib.loads((docs / FORMER).read_text())
-    names = [f"{PACKAGE}{file.stem}.{name}" for name in found.get(file.stem, ())]
-    return [name for name in names if name not in objects(file)]
+    """List the public functions, classes, and members of classes of a module."""
+    names = members(ast.parse(file.read_text()))
+    return [f"{PACKAGE}{file.stem}.{name}" for name in names]
 
 
 def members(node):
@@ -187,21 +146,16 @@ def members(node):
             yield each.target.id
 
 
-def file_of_tests(file) -> Path:
-    """Return the file with the tests of a module."""
-    return file.parents[2] / f"tests/{file.stem}/test_{file.stem}.py"
+def old_names(docs, file) -> list[str]:
+    """List names that a module had once: links to them still lead to it."""
+    found = tomllib.loads((docs / FORMER).read_text()).get(file.stem, ())
+    return [f"{PACKAGE}{file.stem}.{name}" for name in found]
 
 
-def sentences(file) -> list[str]:
-    """Return the names of a module's tests as sentences."""
-    tests = file_of_tests(file)
-    tree = parse(tests.read_text()) if tests.exists() else ast.Module([], [])
-    names = [
-        node.name.removeprefix("test_").replace("_", " ")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    ]
-    return [f"{name[0].upper()}{name[1:]}." for name in names]
+def sentences(tests) -> list[str]:
+    """Return the names of the tests in a file as sentences."""
+    names = re.findall(r"^def test_(\w+)", tests.read_text(), re.M)
+    return [f"{name[0].upper()}{name[1:]}.".replace("_", " ") for name in names]
 
 
 # ------------------------------------------------------------------------ the pages
@@ -220,87 +174,60 @@ def link(other, page) -> str:
     return f"[{other.title}]({relpath(other.file, page.file.parent)})"
 
 
-def link_to_file(file, page) -> str:
-    """Return a link that saves a module."""
-    up = relpath(".", Path(page.name).parent.as_posix())
-    return (
-        f'<a class="module-file" href="{up}/modules/{file.name}" download>'
-        f"{file.name}</a>"
-    )
-
-
-def links_line(file, page, others) -> str:
+def links_line(file, page) -> str:
     """Return the line with the file, its size, needs and licence, and its pages."""
-    back = relpath(page.docs / f"{PAGES_OF_MODULES}.md", page.file.parent)
+    place = f'href="../../modules/{file.name}" download'
+    lines, needed = facts(file)
     found = [
-        f"Save {link_to_file(file, page)}",
-        f"{count_lines(file)} lines",
-        f"needs {needs(file)}",
-        LICENCE,
-        *(link(other, page) for other in explaining_pages(file, others)),
-        f"[all modules]({back})",
+        f'Save <a class="module-file" {place}>{file.name}</a>',
+        f"{lines} lines",
+        f"needs {needed}",
+        "licence MIT-0: free to use without a notice",  # each file says so
+        *(link(other, page) for other in explaining_pages(file, pages(page.docs))),
+        "[all modules](../modules.md)",
     ]
     return " · ".join(found)
 
 
-def tests_text(file) -> str:
-    """Return the names of a module's tests as sentences, folded."""
-    if not (found := sentences(file)):
-        return ""
-    name = file_of_tests(file).relative_to(file.parents[2]).as_posix()
-    start = f"(tests-{file.stem})=\n\n## What its tests say"
-    count = f"{len(found)} sentences, each the name of a test in `{name}`"
-    listed = "\n".join(f"- {sentence}" for sentence in found)
-    return f"{start}\n\n:::{{dropdown}} {count}\n{listed}\n:::"
-
-
-def picture_directive(docs, name) -> str:
-    """Return the place of a module's picture in MyST, or nothing if it has none."""
-    found = tomllib.loads((docs / PICTURES).read_text())
-    if name not in found:
-        return ""
-    quoted = json.dumps(found[name]["cell"], ensure_ascii=False)  # as YAML reads it
-    return PLACE.format(**found[name] | {"cell": quoted})
-
-
 def page_text(page, name) -> str:
     """Return the text of a module's own page, below its heading."""
-    file = folder_of(page.docs) / f"{name}.py"
-    if not file.exists():
-        return ""
+    root = page.docs.parent
+    file, tests = root / f"src/examples/{name}.py", f"tests/{name}/test_{name}.py"
+    about, run = description(file)
+    names = sentences(root / tests)
+    has_picture = name in tomllib.loads((page.docs / PICTURES).read_text())
     return PAGE.format(
         name=name,
         package=PACKAGE,
         summary=summary(file),
-        about=description(file),
+        links=links_line(file, page),
+        picture=f"```{{module-picture}} {name}\n```" * has_picture,
+        about=about,
+        run=run,
+        count=len(names),
+        tests=tests,
+        sentences="\n".join(f"- {sentence}" for sentence in names),
         former="\n".join(f'<div id="{n}"></div>' for n in old_names(page.docs, file)),
-        picture=picture_directive(page.docs, name),
-        links=links_line(file, page, pages(page.docs)),
-        tests=tests_text(file),
         path=relpath(file, page.file.parent),
     )
 
 
 def row(file, page, others) -> str:
     """Return the line of a module in the list."""
-    own = page.docs / PAGES_OF_MODULES / f"{file.stem}.md"
-    taught = [link(other, page) for other in explaining_pages(file, others)[:1]]
-    cells = [
-        f"[{file.stem}]({relpath(own, page.file.parent)})",
-        summary(file).rstrip("."),
-        *(taught or [""]),
-        str(count_lines(file)),
-        needs(file),
-    ]
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    own = f"[{file.stem}](modules/{file.stem}.md)"
+    taught_on = link(explaining_pages(file, others)[0], page)
+    cells = own, summary(file).rstrip("."), taught_on, *facts(file)
+    return f"| {' | '.join(cells)} |"
 
 
 def table_text(page) -> str:
     """Return the list of all modules, to stand on a page."""
-    others, modules = pages(page.docs), files(folder_of(page.docs))
-    head = ["| module | what it does | taught on | lines | needs |"]
-    head += ["|---|---|---|---:|---|"]
-    return "\n".join([*head, *(row(file, page, others) for file in modules)])
+    others = pages(page.docs)
+    modules = files(page.docs.parent / "src/examples")
+    head = (
+        "| module | what it does | taught on | lines | needs |\n|---|---|---|---:|---|"
+    )
+    return "\n".join([head, *(row(file, page, others) for file in modules)])
 
 
 def stubs(docs, folder) -> dict[Path, str]:

@@ -2,8 +2,8 @@
 
     :::{predict} What is sent for `a @ b`?
     - [x] an `all-reduce`
-    - [ ] an `all-gather` -- no device needs the whole of a factor: each sums its part
-    - [ ] **nothing** -- the summed dimension is split, so each has a part of each sum
+    - [ ] an `all-gather` — no device needs the whole of a factor: each sums its part
+    - [ ] **nothing** — the summed dimension is split, so each has a part of each sum
     :::
 
 One of three or four answers is right. A wrong one has a reason, which may continue in
@@ -13,18 +13,15 @@ key words: those of the right answer all occur in what the next cell with `expec
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from book import guards
 
 ITEM = re.compile(r"^- \[(x| )\] ", re.M)
-KEY = re.compile(r"(`+)(.+?)\1|\*\*(.+?)\*\*", re.S)
-DASH = re.compile(r"\s+(?:--|—)\s+")
-NUMBER = 3, 4  # answers to a question: at least, at most
+KEY = re.compile(r"(`+)(.+?)\1|\*\*(.+?)\*\*")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """An answer to choose: whether it is right, its Markdown, and why."""
 
     right: bool
@@ -34,14 +31,12 @@ class Answer:
     @property
     def key_words(self) -> list[str]:
         """What stands in code or bold."""
-        return [" ".join((m[2] or m[3]).split()) for m in KEY.finditer(self.text)]
+        return [match[2] or match[3] for match in KEY.finditer(self.text)]
 
     def fits(self, text) -> bool:
         """Return whether all its key words occur in a text, as whole words."""
-        return all(
-            re.search(rf"(?<![\w.]){re.escape(words)}(?!\w)", text)
-            for words in self.key_words
-        )
+        patterns = (rf"(?<![\w.]){re.escape(key)}(?!\w)" for key in self.key_words)
+        return all(re.search(pattern, text) for pattern in patterns)
 
 
 def read_answers(content) -> list[Answer]:
@@ -54,29 +49,16 @@ def read_answers(content) -> list[Answer]:
     before, *items = ITEM.split(content.strip())
     answers = []
     for mark, item in zip(items[::2], items[1::2], strict=True):
-        text, _, reason = DASH.sub("\0", item.strip(), count=1).partition("\0")
-        answers.append(Answer(mark == "x", *map(join_lines, (text, reason))))
-    least, most = NUMBER
-    if before or not least <= len(answers) <= most:
-        raise ValueError(f"give {least} or {most} answers, `- [x] ...` or `- [ ] ...`")
-    if sum(each.right for each in answers) != 1:
-        raise ValueError("one answer must be right, `- [x] ...`")
-    for each in answers:
-        check_answer(each)
+        text, _, reason = " ".join(item.split()).partition(" — ")
+        answers.append(Answer(mark == "x", text, reason))
+        if not answers[-1].key_words:
+            raise ValueError(f"{text!r} has no words in code or bold")
+        if mark != "x" and not reason:
+            raise ValueError(f"{text!r} is wrong, but for no reason: `— ...`")
+    count = len(answers), sum(each.right for each in answers)
+    if before or count not in ((3, 1), (4, 1)):
+        raise ValueError("give 3 or 4 answers, one right: `- [x] ...`, `- [ ] ...`")
     return answers
-
-
-def check_answer(answer):
-    """Raise a ValueError for an answer without key words, or without a reason."""
-    if not answer.key_words:
-        raise ValueError(f"{answer.text!r} has no words in code or bold")
-    if not (answer.right or answer.reason):
-        raise ValueError(f"{answer.text!r} is wrong, but for no reason: `-- ...`")
-
-
-def join_lines(text) -> str:
-    """Return a paragraph of Markdown as one line."""
-    return " ".join(text.split())
 
 
 def faults(page, cells):
@@ -86,21 +68,22 @@ def faults(page, cells):
     """
     for block in page.blocks:
         if block.name == "predict":
-            for words in faults_of(block, cells):
-                yield block.lines[0] + 1, words
+            line = block.lines[0] + 1
+            guarded = (
+                outputs
+                for cell, outputs in cells
+                if cell.line > line and {"expect", "raises"} & cell.options.keys()
+            )
+            for words in faults_of(block, next(guarded, [])):
+                yield line, words
 
 
-def faults_of(block, cells):
-    """Yield what is wrong with a prediction."""
+def faults_of(block, outputs):
+    """Yield the answers that are otherwise than the outputs of a cell."""
     try:
         answers = read_answers(block.content)
     except ValueError as error:
         yield str(error)
-        return
-    below = (pair for pair in cells if pair[0].line > block.lines[0])
-    guarded = (o for cell, o in below if {"expect", "raises"} & cell.options.keys())
-    if (outputs := next(guarded, None)) is None:
-        yield "no cell below has `expect` or `raises`, and answers it"
         return
     lines = lines_of(outputs)
     for each in answers:
@@ -114,25 +97,20 @@ def faults_of(block, cells):
 def lines_of(outputs) -> list[str]:
     """List the lines that a cell gives: its text, its figures' words, its error."""
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
-    texts.append(guards.visible_text(outputs))
-    error = guards.find_error(outputs)
-    found = [line for text in texts for line in text.splitlines()]
-    return [join_lines(line) for line in (*found, ": ".join((error or ())[:2]))]
+    lines = "\n".join([*texts, guards.visible_text(outputs)]).splitlines()
+    if error := guards.find_error(outputs):
+        lines.append(": ".join(error[:2]))
+    return [" ".join(line.split()) for line in lines]
 
 
 def to_markdown(block) -> str:
     """Return a prediction as Markdown for a notebook, with the reasons folded."""
-    answers = read_answers(block.content)
-    number = next(n for n, each in enumerate(answers, 1) if each.right)
-    reasons = [f"{n}. {each.reason}" for n, each in enumerate(answers, 1)]
-    right = f"Answer {number} is right. The next cells show it."
-    reasons[number - 1] = f"{number}. {answers[number - 1].reason or 'Right.'}"
-    return "\n".join(
-        [
-            f"**Predict.** {block.argument}\n",
-            *(f"{n}. {each.text}" for n, each in enumerate(answers, 1)),
-            f"\n<details><summary>Which, and why</summary>\n\n{right}\n",
-            *reasons,
-            "\n</details>",
-        ]
-    )
+    texts, reasons, right = [], [], 0
+    for n, each in enumerate(read_answers(block.content), 1):
+        texts.append(f"{n}. {each.text}")
+        reasons.append(f"{n}. {each.reason or 'Right.'}")
+        right = n if each.right else right
+    start = "<details><summary>Which, and why</summary>"
+    key = f"Answer {right} is right. The next cells show it."
+    parts = f"**Predict.** {block.argument}", "\n".join(texts), start, key
+    return "\n\n".join([*parts, "\n".join(reasons), "</details>"])

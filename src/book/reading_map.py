@@ -1,6 +1,6 @@
 """The directives `part-map` and `ways`: an overview, from the book's contents.
 
-`part-map` draws the parts, and which leads to which. Each line names a part, the part
+`part-map` draws the parts, and which leads to which. Each line has a part, the part
 that it builds on, and what it answers; a part without an arrow is for looking up:
 
     Arrays < Start: Which device holds what?
@@ -13,71 +13,38 @@ perhaps what one does there, and what one can do at the end:
     At its end you predict how results are split.
 
 Titles, numbers of pages and minutes are those of the pages, as their heads state them.
-A part that is missing, an arrow that no link on a page supports, and a page without
-minutes on a way are errors.
 """
 
 import re
-from functools import cached_property
 from html import escape
 from itertools import count
-from pathlib import Path
-from posixpath import normpath, relpath
+from posixpath import relpath
 
 from book import contents
+from book.module_reference import link
 
-HEAD = re.compile(r"^\*Before this page:.*?\*$", re.M | re.S)
-MINUTES = re.compile(r"\bAbout\s+(\d+)\s+minutes\b")
-LINK = re.compile(r"\]\(([^)\s:#]+)\.md[)#]")
+MINUTES = re.compile(r"^\*Before this page:.*?\bAbout\s+(\d+)\s+minutes\b", re.M | re.S)
 PART = re.compile(r"(?P<name>[^<:]+?)(?: < (?P<after>[^:]+))?: (?P<asks>.+)")
 
 
-class Book:
-    """The titles and minutes in the heads of all pages.
-
-    Attributes:
-        parts: the name of a part -> its pages, in their order.
-        pages: the name of a page -> the page.
-    """
-
-    def __init__(self, docs):
-        """Read the contents."""
-        self.parts = dict(contents.parts(docs))
-        self.pages = {page.name: page for own in self.parts.values() for page in own}
-
-    @cached_property
-    def minutes(self) -> dict[str, int]:
-        """The minutes of each page that states them."""
-        heads = {name: HEAD.search(page.text) for name, page in self.pages.items()}
-        hits = {name: MINUTES.search(head[0]) for name, head in heads.items() if head}
-        return {name: int(found[1]) for name, found in hits.items() if found}
-
-    def leads(self, start, end) -> bool:
-        """Return whether a page of the part `end` has a link to one of `start`."""
-        goals = {page.name for page in self.parts[start]}
-        return any(goals & linked_pages(page) for page in self.parts[end])
-
-    def size(self, part) -> str:
-        """Return the pages of a part, and its minutes if most pages state them."""
-        own = [page.name for page in self.parts[part]]
-        minutes = [self.minutes[name] for name in own if name in self.minutes]
-        words = f"{len(own)} page{'s' * (len(own) > 1)}"
-        if 2 * len(minutes) < len(own):
-            return words
-        more = "over " * (len(minutes) < len(own))
-        return f"{words}, {more}{format_time(sum(minutes))}"
+def minutes(page) -> int:
+    """Return the minutes that a page's head states, or 0."""
+    found = MINUTES.search(page.text)
+    return int(found[1]) if found else 0
 
 
-def linked_pages(page) -> set[str]:
-    """Return the names of the pages to which a page has links."""
-    folder = Path(page.name).parent.as_posix()
-    return {normpath(f"{folder}/{goal}") for goal in LINK.findall(page.text)}
-
-
-def format_time(minutes) -> str:
-    """Return minutes in words: `1 h 20 min`."""
-    hours, rest = divmod(minutes, 60)
+def format_time(pages) -> str:
+    """Return the minutes of pages in words: `1 h 20 min`."""
+    hours, rest = divmod(sum(map(minutes, pages)), 60)
     return " ".join([f"{hours} h"] * bool(hours) + [f"{rest} min"] * bool(rest))
+
+
+def size(pages) -> str:
+    """Return the number of pages, and their minutes if most state them."""
+    known = sum(map(bool, map(minutes, pages)))
+    over = "over " * (known < len(pages))
+    time = f", {over}{format_time(pages)}" * (2 * known >= len(pages))
+    return f"{len(pages)} page{'s' * (len(pages) > 1)}{time}"
 
 
 def code_html(text) -> str:
@@ -85,182 +52,146 @@ def code_html(text) -> str:
     return re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
 
 
-# ------------------------------------------------------------------------- the map
-
-
-def place_parts(content, book) -> list[dict]:
-    """Return the parts of a map, each with its place: its column and its row, from 1.
-
-    Raises ValueError for a part that is not in the contents, or lacks its line, and for
-    an arrow that no page supports.
-    """
-    found = map(PART.fullmatch, content.splitlines())
-    parts = [match.groupdict() for match in found if match]
-    if [part["name"] for part in parts] != list(book.parts):
-        raise ValueError(
-            f"the map needs these parts, in order: {', '.join(book.parts)}"
-        )
-    used, places = set(), {}
-    for part in parts:
-        before = part["after"]
-        if before and (before not in places or not book.leads(before, part["name"])):
-            raise ValueError(
-                f"no arrow from {before} to {part['name']}: no page has that link"
-            )
-        part["alone"] = is_alone(part, parts)
-        column, first = places.get(before, (0, 1))
-        if part["alone"]:  # a row of its own below the others
-            first = max(row for _, row in used) + 1
-        row = next(n for n in count(first) if (column + 1, n) not in used)
-        places[part["name"]] = column + 1, row
-        used.add((column + 1, row))
-        part |= {"column": column + 1, "row": row, "start": first}
-    return parts
-
-
-def is_alone(part, parts) -> bool:
-    """Return whether a part has no arrow."""
-    return not part["after"] and all(each["after"] != part["name"] for each in parts)
-
-
-def map_html(content, book, page) -> str:
-    """Return the map as HTML: boxes and arrows in a grid, which a phone stacks."""
-    parts = place_parts(content, book)
-    wide = max(part["column"] for part in parts)
-    columns = " 2.25rem ".join(["minmax(0, 1fr)"] * wide)  # boxes and gaps
-    boxes = [box(part, book, page) for part in sort_parts(parts)]
-    arrows = [arrow(part) for part in parts if part["after"]]
-    return (
-        f'<div class="part-map"><div style="--columns: {columns}">'
-        f"{''.join(boxes)}{''.join(arrows)}</div></div>"
-    )
-
-
-def sort_parts(parts, after=None) -> list[dict]:
-    """Return the parts in order, each below the one that leads to it."""
-    found = []
-    for part in parts:
-        if part["after"] == after:
-            found += [part, *sort_parts(parts, part["name"])]
-    return found
-
-
-def box(part, book, page) -> str:
-    """Draw a part: its name, what it answers, and its pages, which open."""
-    name, own = part["name"], [page.name for page in book.parts[part["name"]]]
-    after = f'<span class="after">after {part["after"]}</span>' if part["after"] else ""
-    pages = "".join(f"<li>{page_link(each, book, page)}</li>" for each in own)
-    column, row = part["column"], part["row"]
-    place = f"--depth: {column - 1}; --column: {2 * column - 1}; --row: {row}"
-    return (
-        f'<div class="part{" alone" * part["alone"]}" style="{place}">'
-        f'<p class="name">{link_html(own[0], name, page)} {after}</p>'
-        f"<p>{code_html(part['asks'])}</p>"
-        f"<details><summary>{book.size(name)}</summary><ul>{pages}</ul></details></div>"
-    )
-
-
-def link_html(name, title, page) -> str:
+def link_html(other, page, title="") -> str:
     """Return a link from a page to another one."""
-    url = relpath(f"{name}.html", f"{page.name}/..")
+    url = relpath(f"{other.name}.html", f"{page.name}/..")
+    title = code_html(title or other.title)
     return f'<a class="reference internal" href="{url}">{title}</a>'
 
 
-def page_link(name, book, page) -> str:
-    """Return a link to a page, with its title."""
-    return link_html(name, code_html(book.pages[name].title), page)
+# ------------------------------------------------------------------------- the map
 
 
-def arrow(part) -> str:
+def read_parts(content, docs) -> list[dict]:
+    """Return the parts of a map: their names, what they answer, and their pages.
+
+    Raises:
+        ValueError: unless they are those of the contents.
+    """
+    pages = dict(contents.parts(docs))
+    parts = [PART.fullmatch(line).groupdict() for line in content.splitlines()]
+    if [part["name"] for part in parts] != [*pages]:
+        raise ValueError(f"the map needs these parts, in order: {', '.join(pages)}")
+    return [part | {"pages": pages[part["name"]]} for part in parts]
+
+
+def place_parts(parts, used, after=None, column=1, start=1):
+    """Yield parts, each below the one that leads to it, with their columns and rows.
+
+    used: the places that are not free; start: the row of the part that leads there.
+    """
+    for part in parts:
+        if part["after"] == after:
+            if after is None:  # below all others
+                start = max((row for _, row in used), default=0) + 1
+            row = next(n for n in count(start) if (column, n) not in used)
+            used.add((column, row))
+            yield part, column, row, start
+            yield from place_parts(parts, used, part["name"], column + 1, row)
+
+
+def map_html(page, content) -> str:
+    """Return the map as HTML: boxes and arrows in a grid, which a phone stacks."""
+    parts = read_parts(content, page.docs)
+    starts, wide, items = {part["after"] for part in parts}, 0, []
+    for part, column, row, start in place_parts(parts, set()):
+        style = f"--depth: {column - 1}; --column: {2 * column - 1}; --row: {row}"
+        alone = not part["after"] and part["name"] not in starts
+        kind = "part alone" if alone else "part"
+        items.append(f'<div class="{kind}" style="{style}">{box(part, page)}</div>')
+        items += [arrow(column, row, start)] if part["after"] else []
+        wide = max(wide, column)
+    columns = " 2.25rem ".join(["minmax(0, 1fr)"] * wide)  # boxes and gaps
+    return (
+        f'<div class="part-map"><div style="--columns: {columns}">'
+        f"{''.join(items)}</div></div>"
+    )
+
+
+def box(part, page) -> str:
+    """Return what stands in a box: a name, what it answers, its pages, which open."""
+    own, after = part["pages"], part["after"]
+    pages = "".join(f"<li>{link_html(each, page)}</li>" for each in own)
+    words = f'<span class="after">after {after}</span>' if after else ""
+    return (
+        f'<p class="name">{link_html(own[0], page, part["name"])} {words}</p>'
+        f"<p>{code_html(part['asks'])}</p>"
+        f"<details><summary>{size(own)}</summary><ul>{pages}</ul></details>"
+    )
+
+
+def arrow(column, row, start) -> str:
     """Draw the way to a part, in the gap before its column, from the row of another."""
-    gap, row, start = 2 * part["column"] - 2, part["row"], part["start"]
-    place = f"grid-column: {gap}; grid-row:"
+    place = f"grid-column: {2 * column - 2}; grid-row:"
     if row == start:
         return f'<i class="on" style="{place} {row}"></i>'
     way = f'<i class="down" style="{place} {start} / {row}"></i>'
     return f'{way}<i class="turn" style="{place} {row}"></i>'
 
 
-def map_text(content, book, page) -> str:
+def map_text(page, content) -> str:
     """Return the map as a list in Markdown."""
     lines = []
-    for part in place_parts(content, book):
-        first = relpath(f"{book.parts[part['name']][0].name}.md", f"{page.name}/..")
-        beside = [f"after {part['after']}"] * bool(part["after"])
-        details = "; ".join([*beside, book.size(part["name"])])
-        lines.append(f"- **[{part['name']}]({first})** ({details}): {part['asks']}")
+    for part in read_parts(content, page.docs):
+        path = relpath(part["pages"][0].file, page.file.parent)
+        after = f"after {part['after']}; " if part["after"] else ""
+        details = f"{after}{size(part['pages'])}"
+        lines.append(f"- **[{part['name']}]({path})** ({details}): {part['asks']}")
     return "\n".join(lines)
 
 
 # ------------------------------------------------------------------------ the ways
 
 
-def read_ways(content, book) -> list[dict]:
-    """Return each way: its title, its pages with what is done there, its end, its time.
+def read_ways(content, docs):
+    """Yield of each way its title, its pages with what is done there, and its end.
 
-    Raises ValueError for a page that is not in the contents, or tells no minutes.
+    Raises:
+        ValueError: for a page that is not in the contents, or states no minutes.
     """
-    found = []
-    for text in re.split(r"\n\s*\n", content.strip()):
+    known = {page.name: page for page in contents.pages(docs) if minutes(page)}
+    for text in content.strip().split("\n\n"):
         title, *lines = text.splitlines()
         steps = [line[2:].partition(": ") for line in lines if line.startswith("- ")]
-        for page, *_ in steps:
-            if page not in book.minutes:
-                raise ValueError(f"{page} is no page whose head tells its minutes")
-        found.append(
-            {
-                "title": title,
-                "steps": [(page, does) for page, _, does in steps],
-                "end": " ".join(line for line in lines if not line.startswith("- ")),
-                "time": format_time(sum(book.minutes[page] for page, *_ in steps)),
-            }
-        )
-    return found
+        if unknown := {name for name, *_ in steps} - known.keys():
+            raise ValueError(f"no pages whose heads state minutes: {sorted(unknown)}")
+        end = " ".join(line for line in lines if not line.startswith("- "))
+        yield title, {known[name]: does for name, _, does in steps}, end
 
 
-def ways_html(content, book, page) -> str:
+def ways_html(page, content) -> str:
     """Return ways side by side as HTML."""
     blocks = []
-    for way in read_ways(content, book):
-        steps = "".join(
-            f"<li>{page_link(name, book, page)} <small>{book.minutes[name]} min</small>"
+    for title, steps, end in read_ways(content, page.docs):
+        listed = "".join(
+            f"<li>{link_html(other, page)} <small>{minutes(other)} min</small>"
             f"{f'<br>{code_html(does)}' if does else ''}</li>"
-            for name, does in way["steps"]
+            for other, does in steps.items()
         )
-        end = f"<p>{code_html(way['end'])}</p>" if way["end"] else ""
         blocks.append(
-            f'<div class="way"><p class="name">{code_html(way["title"])} '
-            f"<small>{way['time']}</small></p><ol>{steps}</ol>{end}</div>"
+            f'<div class="way"><p class="name">{code_html(title)} '
+            f"<small>{format_time(steps)}</small></p><ol>{listed}</ol>"
+            f"{f'<p>{code_html(end)}</p>' if end else ''}</div>"
         )
     return f'<div class="ways">{"".join(blocks)}</div>'
 
 
-def ways_text(content, book, page) -> str:
+def ways_text(page, content) -> str:
     """Return ways as lists in Markdown."""
-    lines = []
-    for way in read_ways(content, book):
-        lines += [f"**{way['title']}** ({way['time']})", ""]
-        for step, does in way["steps"]:
-            path = relpath(f"{step}.md", f"{page.name}/..")
-            link = f"[{book.pages[step].title}]({path})"
+    blocks = []
+    for title, steps, end in read_ways(content, page.docs):
+        lines = []
+        for other, does in steps.items():
             more = f": {does}" if does else ""
-            lines.append(f"- {link}, {book.minutes[step]} min{more}")
-        lines += ["", way["end"], ""] if way["end"] else [""]
-    return "\n".join(lines).rstrip()
-
-
-# --------------------------------------------------------------------- directives
+            lines.append(f"- {link(other, page)}, {minutes(other)} min{more}")
+        blocks += [f"**{title}** ({format_time(steps)})", "\n".join(lines), end]
+    return "\n\n".join(filter(None, blocks))
 
 
 HTML = {"part-map": map_html, "ways": ways_html}
 TEXT = {"part-map": map_text, "ways": ways_text}
 
 
-def directive_html(page, name, content) -> str:
-    """Return a directive of a page as HTML."""
-    return HTML[name](content, Book(page.docs), page)
-
-
 def directive_text(part, page) -> str:
     """Return a directive of a page as Markdown."""
-    return TEXT[part.name](part.content, Book(page.docs), page)
+    return TEXT[part.name](page, part.content)
