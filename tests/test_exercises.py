@@ -8,23 +8,41 @@ import ast
 import pytest
 from site_cells import DOCS
 
-from book import exercises
-from book.page import pages
+from book import exercise_list, exercises
+from book.page import Page, pages
 
-PAGES = [page for page in pages(DOCS) if page.exercises]
-EXERCISES = [(page, each.name) for page in PAGES for each in page.exercises]
+EXERCISES = [(page, each.name) for page in pages(DOCS) for each in page.exercises]
+PAGE = """
+# The page
 
+:::{admonition} Exercise: one of them
+:class: exercise
+Find `one`, as [the page](../index.md) says,
+and keep it in a variable. Then rest.
+:::
 
-def label(value):
-    return getattr(value, "name", None)
+```{code-cell}
+:tags: [exercise, one]
+1
+```
+
+```{code-cell}
+:tags: [solution, one]
+x = 1
+
+y = 2
+```
+"""
 
 
 def find_cells(page, tag, name):
     """Return the cells of a page with this tag that belong to an exercise."""
-    return [cell.source for cell in page.code if {tag, name} <= {*cell.tags}]
+    return [cell for cell in page.code if {tag, name} <= {*cell.tags}]
 
 
-each_exercise = pytest.mark.parametrize(("page", "name"), EXERCISES, ids=label)
+each_exercise = pytest.mark.parametrize(
+    ("page", "name"), EXERCISES, ids=lambda value: getattr(value, "name", None)
+)
 
 
 def test_every_exercise_is_stated_in_a_box_and_has_a_name_of_its_own():
@@ -36,24 +54,35 @@ def test_every_exercise_is_stated_in_a_box_and_has_a_name_of_its_own():
 
 
 @each_exercise
-def test_it_has_one_stub_and_a_solution_below_it(page, name):
-    tags = [cell.tags for cell in page.code if name in cell.tags]
-    assert ["exercise" in each for each in tags][:2] == [True, False]
-    assert sum("exercise" in each for each in tags) == 1
-    assert all("solution" in each and "hide-cell" in each for each in tags[1:])
-
-
-@each_exercise
-def test_its_solution_is_judged_as_its_stub_is(page, name):
+def test_a_stub_a_solution_with_the_same_judge_and_two_wrong_answers(page, name):
     """Else a solution could pass a judge that the reader never meets."""
     (stub,) = find_cells(page, "exercise", name)
-    judged = ast.unparse(ast.parse(stub).body[-1])
-    for solution in find_cells(page, "solution", name):
-        assert ast.unparse(ast.parse(solution).body[-1]) == f"{judged}.require()"
-
-
-@each_exercise
-def test_it_has_two_plausible_wrong_answers(page, name):
+    solutions = find_cells(page, "solution", name)
+    assert solutions
+    judged = ast.unparse(ast.parse(stub.source).body[-1])
+    for solution in solutions:
+        assert solution.line > stub.line
+        assert "hide-cell" in solution.tags
+        last = ast.parse(solution.source).body[-1]
+        assert ast.unparse(last) == f"{judged}.require()"
     wrong = exercises.wrong_answers(name)
     assert len({answer["answer"] for answer in wrong}) >= 2, f"{name}.toml"
     assert all(len(answer["reason"]) >= 8 for answer in wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "level"), [(3, "easy"), (4, "medium"), (6, "medium"), (7, "hard")]
+)
+def test_the_list_has_a_link_the_question_and_the_difficulty(
+    wrong, level, tmp_path, monkeypatch
+):
+    """Two lines of a solution, and ways to be wrong."""
+    monkeypatch.setattr(exercises, "WRONG_ANSWERS", tmp_path)
+    (tmp_path / "one.toml").write_text("[[wrong]]\nanswer = '1'\n" * wrong)
+    (tmp_path / "index.md").write_text("# Book\n\n```{toctree}\npage\n```\n")
+    (tmp_path / "page.md").write_text(PAGE)
+    text = exercise_list.index_text(Page(tmp_path / "a/list.md", tmp_path))
+    assert text == (
+        "## [The page](../page.md)\n\n- [One of them](../page.md#exercise-one) "
+        f"({level}): Find `one`, as the page says, and keep it in a variable."
+    )
