@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -9,18 +10,12 @@ from pathlib import Path
 import jax
 import pytest
 
-from book.module_reference import explaining_pages
-from book.page import pages
-
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src/examples").glob("[!_]*.py"))
-PAGES = pages(ROOT / "docs")
-
 OWN = "main", "cost"  # which every module writes for itself
 COMMANDS = "halo", "restart", "tables"  # with JAX alone, with an extra, without both
-
-each_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-
+EXTRAS = {"optax": "Optax", "orbax": "Orbax"}  # which a module may import that says so
+LONGER = {"block_qr", "cholesky", "lu"}  # factors, solutions, derivatives: one layout
 
 # A process for each copy, which is forked as soon as JAX is imported: before it looks
 # for devices, and with nothing of the others.
@@ -40,6 +35,16 @@ for name in sys.argv[1:]:
     if os.wait()[1]:
         print(name)
 """
+IMPORTS = f"""
+import importlib, jax
+for count, name in enumerate({[module.stem for module in MODULES]}, 1):
+    importlib.import_module(f"examples.{{name}}")
+    try:
+        jax.config.update("jax_num_cpu_devices", count)
+    except RuntimeError:  # JAX has looked
+        raise SystemExit(print(name, "looks for devices"))
+print(jax.device_count())
+"""
 
 
 @pytest.mark.parametrize(
@@ -54,77 +59,23 @@ def test_a_copy_runs_alone(devices, first, run, tmp_path, monkeypatch):
     """In the gate each once, but those that run as commands: half on one device."""
     modules = [each for each in MODULES if each.stem not in COMMANDS][first::2]
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    for module in modules:
+        (tmp_path / module.stem).mkdir()
+        shutil.copy(module, tmp_path / module.stem)
     names = [module.stem for module in modules]
-    for name, module in zip(names, modules, strict=True):
-        (tmp_path / name).mkdir()
-        shutil.copy(module, tmp_path / name)
     assert run("-c", EACH_ALONE, *names, cwd=tmp_path, devices=devices) == ""
     assert all((tmp_path / name / "printed").stat().st_size for name in names)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_copy_runs_as_a_command(name, run, tmp_path):
-    """As each docstring says."""
     shutil.copy(ROOT / f"src/examples/{name}.py", tmp_path)
     assert run(f"{name}.py", cwd=tmp_path)
 
 
-# A module that names one of these in its docstring may import it.
-EXTRAS = {"optax": "Optax", "orbax": "Orbax"}
-
-
-@each_module
-def test_it_needs_only_jax_and_numpy_and_at_most_one_extra_that_it_names(module):
-    tree = ast.parse(module.read_text())
-    nodes = list(ast.walk(tree))
-    names = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    roots = {name.split(".")[0] for name in names}
-    needs = ast.get_docstring(tree).rpartition("Copy this file alone: it needs ")[2]
-    extras = {root for root, name in EXTRAS.items() if name in needs}
-    assert len(extras) <= 1
-    assert roots - sys.stdlib_module_names - {"jax", "numpy"} == extras
-
-
 def test_an_import_looks_for_no_device(run):
     """So that a process may still call `jax.distributed.initialize` after it."""
-    code = f"""if True:
-        import importlib, jax
-        for count, name in enumerate({[module.stem for module in MODULES]}, 1):
-            importlib.import_module(f"examples.{{name}}")
-            try:
-                jax.config.update("jax_num_cpu_devices", count)
-            except RuntimeError:  # JAX has looked
-                raise SystemExit(print(name, "looks for devices"))
-        print(jax.device_count())
-    """
-    assert run("-c", code, cwd=ROOT / "src") == f"{len(MODULES)}\n"
-
-
-@each_module
-def test_it_has_a_page_and_a_test(module):
-    """The page has its name, or shows some of its code: small ones share a page."""
-    assert explaining_pages(module, PAGES)
-    assert len(list(ROOT.glob(f"docs/*/{module.stem}.md"))) <= 1
-    assert (ROOT / f"tests/{module.stem}/test_{module.stem}.py").exists()
-
-
-@each_module
-def test_it_gives_its_licence_and_says_that_it_stands_alone(module):
-    text = module.read_text()
-    assert text.startswith("# SPDX-License-Identifier: MIT-0\n")
-    assert f"python {module.name}" in ast.get_docstring(ast.parse(text))
-
-
-def test_a_repeated_function_is_the_same_everywhere():
-    sources = {}
-    for module in MODULES:
-        for node in ast.parse(module.read_text()).body:
-            if isinstance(node, ast.FunctionDef) and node.name not in OWN:
-                source = ast.unparse(node)
-                assert sources.setdefault(node.name, source) == source, node.name
+    assert run("-c", IMPORTS, cwd=ROOT / "src") == f"{len(MODULES)}\n"
 
 
 def lines_of_code(module):
@@ -137,20 +88,33 @@ def lines_of_code(module):
     return len([*filter(None, ast.unparse(tree).splitlines())])
 
 
-LONGER = {"block_qr", "cholesky", "lu"}  # factors, solutions, derivatives: one layout
-
-
-@each_module
-def test_it_has_at_most_300_lines_of_code(module):
-    """A longer one has two concepts: cut it where a heading stands."""
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_is_small_and_free_and_needs_jax_alone(module):
+    """Or one extra that it names. A longer one has two concepts: cut it in two."""
+    text = module.read_text()
+    assert text.startswith("# SPDX-License-Identifier: MIT-0\n")
     assert (lines_of_code(module) > 300) == (module.stem in LONGER)
+    roots = {*re.findall(r"^ *(?:import (\w+)|from (\w+)[\w.]* import)", text, re.M)}
+    others = {max(root) for root in roots} - sys.stdlib_module_names - {"jax", "numpy"}
+    needs = text.rpartition("Copy this file alone: it needs ")[2].partition('"""')[0]
+    assert others == {root for root, name in EXTRAS.items() if name in needs}
+    assert len(others) <= 1
+
+
+def test_a_repeated_function_is_the_same_everywhere():
+    sources = {}
+    for module in MODULES:
+        for node in ast.parse(module.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name not in OWN:
+                source = ast.unparse(node)
+                assert sources.setdefault(node.name, source) == source, node.name
 
 
 @pytest.mark.parametrize("kinds", [("Auto", "Explicit"), ("Auto", "Manual")])
 def test_axes_of_two_types_are_refused_by_every_module(kinds):
     """`Manual` is an axis over which a `shard_map` around the call runs."""
-    two = (getattr(jax.sharding.AxisType, kind) for kind in kinds)
-    mesh = jax.sharding.AbstractMesh((2, 4), ("x", "y"), axis_types=tuple(two))
+    two = tuple(getattr(jax.sharding.AxisType, kind) for kind in kinds)
+    mesh = jax.sharding.AbstractMesh((2, 4), ("x", "y"), axis_types=two)
     with jax.sharding.use_abstract_mesh(mesh):
         for module in MODULES:
             if "def mesh_sizes(" in module.read_text():

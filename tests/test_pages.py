@@ -12,116 +12,94 @@ from book import contents
 from book.page import pages
 from examples.pictures import draw
 
-DOCS = Path(__file__).parents[1] / "docs"
-SOURCES = pages(DOCS)
-PAGES = [page for page in SOURCES if page.is_notebook]
-CHAPTERS = [page for page in SOURCES if page.name != "index"]
-SETUP = 'import jax\n\njax.config.update("jax_num_cpu_devices", 8)'
-PROCESSES = """\
-from examples.magic import every
-from examples.processes import Processes
-
-four = every(Processes(4, devices=2))"""
-
-
-def name(page):
-    return page.name
-
-
-def cells(page):
-    return [cell.source for cell in page.code]
+ROOT = Path(__file__).parents[1]
+PAGES = pages(ROOT / "docs")
+NAMES = [page.name for page in PAGES if page.name != "index"]
+README = (ROOT / "README.md").read_text()
+STARTS = (
+    'import jax\n\njax.config.update("jax_num_cpu_devices", 8)',
+    "from examples.magic import every\n"
+    "from examples.processes import Processes\n\n"
+    "four = every(Processes(4, devices=2))",
+)
+EXTRAS = "matplotlib", "rich", "jaxdecomp", "optax", "flax"
+FORBIDDEN = re.compile(  # praise of ease, shouting, and other words for processes
+    r"\bsimply\b|\beasily\b|!\s|\bworkers?\b|tutorial\b"
+)
 
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=name)
-each_source = pytest.mark.parametrize("page", SOURCES, ids=name)
+def code(page):
+    return "\n".join(cell.source for cell in page.code)
 
 
-@each_page
-def test_it_claims_something_that_could_fail(page):
+def claims_something(page):
     options = {option for cell in page.code for option in cell.options} - {"fold"}
-    assert options or any("assert" in cell for cell in cells(page))
+    return options or "assert" in code(page)
 
 
-@each_page
-def test_it_asks_for_eight_devices_first(page):
-    assert cells(page)[0].startswith((SETUP, PROCESSES))
+def needs_what_it_imports(page):
+    names = re.findall(r"^from examples\.(\w+) import", code(page), re.M)
+    texts = [(ROOT / f"src/examples/{name}.py").read_text() for name in names]
+    imports = re.findall(
+        r"^(?:import|from) (\w+)", "\n".join([code(page), *texts]), re.M
+    )
+    drawn = {"rich", "matplotlib"} if "visualize" in code(page) else set()
+    return {*EXTRAS} & {*imports} | drawn <= {*page.needs}
 
 
-@each_page
-def test_it_names_what_it_needs(page):
-    code = "\n".join(cells(page))
-    modules = re.findall(r"^from examples\.(\w+) import", code, re.M)
-    texts = [(DOCS / f"../src/examples/{name}.py").read_text() for name in modules]
-    imports = "\n".join([code, *texts])
-    for package in ("matplotlib", "rich", "jaxdecomp", "optax", "flax"):
-        if re.search(rf"^(import|from) {package}\b", imports, re.M):
-            assert package in page.needs
-    assert "visualize" not in code or {"rich", "matplotlib"} <= {*page.needs}
+def prose(page):
+    return re.sub(r"```.*?```|`[^`]*`", "", page.text, flags=re.S)
 
 
-@each_page
-def test_its_cells_are_short(page):
-    for cell in cells(page):
-        assert len(cell.splitlines()) <= 15, cell
+ANY_PAGE = {
+    "tells search engines what it is": lambda page: len(page.description) > 20,
+    "has the words of the house": lambda page: not FORBIDDEN.search(prose(page)),
+    "shows errors by `raises`": lambda page: "raise AssertionError" not in page.text,
+}
+NOTEBOOK = {
+    "claims something that could fail": claims_something,
+    "asks for eight devices first": lambda page: code(page).startswith(STARTS),
+    "names what it needs": needs_what_it_imports,
+}
+CELL = {
+    "has at most 15 lines": lambda cell: cell.count("\n") < 15,
+    "catches no error: `raises` shows it, or a helper returns what became of a call": (
+        lambda cell: not re.search(r"^except\b", cell, re.M)
+    ),
+    "prints no mesh: its address is another at each build": (
+        lambda cell: not cell.splitlines()[-1].startswith("jax.set_mesh(")
+    ),
+}
 
 
-@each_page
-def test_its_cells_are_formatted(page, tmp_path):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_the_form_of_all_pages(page):
+    rules = ANY_PAGE | NOTEBOOK if page.is_notebook else ANY_PAGE
+    assert [words for words, holds in rules.items() if not holds(page)] == []
+    for cell in page.code:
+        assert [words for words, holds in CELL.items() if not holds(cell.source)] == []
+
+
+def test_cells_are_formatted(tmp_path):
     """The first line of a cell that every process runs is not Python."""
-    for number, cell in enumerate(cells(page)):
-        code = re.sub(r"\A%%every.*\n", "", cell)
-        tmp_path.joinpath(f"cell_{number:02}.py").write_text(code + "\n")
+    for page in PAGES:
+        for cell in page.code:
+            file = tmp_path / f"{page.name}-{cell.line}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(re.sub(r"\A%%every.*\n", "", cell.source) + "\n")
     ruff = "ruff", "format", "--diff", "--isolated", "--line-length=88", tmp_path
     done = subprocess.run(ruff, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-@each_source
-def test_an_error_that_it_expects_must_come(page):
-    """An error is shown, by `raises`, or a helper returns what became of a call.
-
-    So a call that is accepted gives something else than the page expects. A bare `try`
-    that forgets its `else` would publish a claim that cannot fail.
-    """
-    assert "raise AssertionError" not in page.text
-    for cell in cells(page):
-        assert not re.search(r"^except\b", cell, re.MULTILINE), cell
-
-
-@each_page
-def test_no_cell_ends_in_a_mesh(page):
-    """What `jax.set_mesh` returns prints its address, another one at each build."""
-    for cell in cells(page):
-        assert not cell.splitlines()[-1].startswith("jax.set_mesh("), cell
-
-
-@each_source
-def test_it_tells_search_engines_what_it_is(page):
-    assert len(page.description) > 20
-
-
-@each_source
-def test_it_uses_the_words_of_the_house(page):
-    """No praise of ease, no shouting; `host` and `worker` are called processes."""
-    prose = re.sub(r"```.*?```|`[^`]*`", "", page.text, flags=re.S)
-    for word in (r"\bsimply\b", r"\beasily\b", r"!\s", r"\bworkers?\b", r"tutorial\b"):
-        assert not re.search(word, prose), word
-
-
-def test_the_contents_have_every_page_once():
-    assert sorted(map(name, contents.pages(DOCS))) == sorted(map(name, CHAPTERS))
-
-
-def test_readme_links_every_part():
-    readme = (DOCS.parent / "README.md").read_text()
-    parts = {page.name.partition("/")[0] for page in CHAPTERS}
-    assert parts == {*re.findall(r"\(docs/([\w-]+)\)", readme)}
+def test_the_contents_have_every_page_once_and_readme_every_part():
+    assert sorted(page.name for page in contents.pages(ROOT / "docs")) == sorted(NAMES)
+    parts = {name.partition("/")[0] for name in NAMES}
+    assert parts == {*re.findall(r"\(docs/([\w-]+)\)", README)}
 
 
 def test_readme_shows_what_its_program_draws():
-    code = re.search(
-        "```python\n(.*?)```", (DOCS.parent / "README.md").read_text(), re.S
-    )
     names = {"jax": jax, "np": np, "draw": draw}
-    exec(code[1], names)
-    assert draw(names["a"]).words in (DOCS / "figures/blocks.svg").read_text()
+    exec(re.search("```python\n(.*?)```", README, re.S)[1], names)
+    picture = (ROOT / "docs/figures/blocks.svg").read_text()
+    assert draw(names["a"]).words in picture
