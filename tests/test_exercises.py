@@ -35,16 +35,6 @@ y = 2
 """
 
 
-def find_cells(page, tag, name):
-    """Return the cells of a page with this tag that belong to an exercise."""
-    return [cell for cell in page.code if {tag, name} <= {*cell.tags}]
-
-
-each_exercise = pytest.mark.parametrize(
-    ("page", "name"), EXERCISES, ids=lambda value: getattr(value, "name", None)
-)
-
-
 def test_every_exercise_is_stated_in_a_box_and_has_a_name_of_its_own():
     names = [name for _, name in EXERCISES]
     assert sorted(set(names)) == sorted(names)
@@ -53,16 +43,17 @@ def test_every_exercise_is_stated_in_a_box_and_has_a_name_of_its_own():
     assert len(stubs) == len(names), "one stub for each statement"
 
 
-@each_exercise
+@pytest.mark.parametrize(
+    ("page", "name"), EXERCISES, ids=lambda value: getattr(value, "name", None)
+)
 def test_a_stub_a_solution_with_the_same_judge_and_two_wrong_answers(page, name):
     """Else a solution could pass a judge that the reader never meets."""
-    (stub,) = find_cells(page, "exercise", name)
-    solutions = find_cells(page, "solution", name)
+    stub, *solutions = (cell for cell in page.code if name in cell.tags)
+    assert "exercise" in stub.tags
     assert solutions
     judged = ast.unparse(ast.parse(stub.source).body[-1])
     for solution in solutions:
-        assert solution.line > stub.line
-        assert "hide-cell" in solution.tags
+        assert {"solution", "hide-cell"} <= {*solution.tags}
         last = ast.parse(solution.source).body[-1]
         assert ast.unparse(last) == f"{judged}.require()"
     wrong = exercises.wrong_answers(name)
@@ -70,19 +61,14 @@ def test_a_stub_a_solution_with_the_same_judge_and_two_wrong_answers(page, name)
     assert all(len(answer["reason"]) >= 8 for answer in wrong)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "level"), [(3, "easy"), (4, "medium"), (6, "medium"), (7, "hard")]
-)
-def test_the_list_has_a_link_the_question_and_the_difficulty(
-    wrong, level, tmp_path, monkeypatch
-):
+def test_the_list_has_a_link_the_question_and_the_difficulty(tmp_path, monkeypatch):
     """Two lines of a solution, and ways to be wrong."""
     monkeypatch.setattr(exercises, "WRONG_ANSWERS", tmp_path)
-    (tmp_path / "one.toml").write_text("[[wrong]]\nanswer = '1'\n" * wrong)
     (tmp_path / "index.md").write_text("# Book\n\n```{toctree}\npage\n```\n")
     (tmp_path / "page.md").write_text(PAGE)
-    text = exercise_list.index_text(Page(tmp_path / "a/list.md", tmp_path))
-    assert text == (
-        "## [The page](../page.md)\n\n- [One of them](../page.md#exercise-one) "
-        f"({level}): Find `one`, as the page says, and keep it in a variable."
-    )
+    for wrong, level in (3, "easy"), (4, "medium"), (6, "medium"), (7, "hard"):
+        (tmp_path / "one.toml").write_text("[[wrong]]\nanswer = '1'\n" * wrong)
+        assert exercise_list.index_text(Page(tmp_path / "a/list.md", tmp_path)) == (
+            "## [The page](../page.md)\n\n- [One of them](../page.md#exercise-one) "
+            f"({level}): Find `one`, as the page says, and keep it in a variable."
+        )

@@ -1,4 +1,4 @@
-"""The directive `exercise-index`, and targets and links in the box of each exercise.
+"""Targets and links in the box of each exercise.
 
 A target is named after the tag of the exercise's stub. The box ends with a link that
 saves the page as a notebook. Where the site has an address and a repository, a second
@@ -10,20 +10,8 @@ from posixpath import basename
 
 from docutils import nodes
 from downloads import launches
-from sources import make_text, page_of
+from sources import page_of
 from sphinx.transforms import SphinxTransform
-from sphinx.util.docutils import SphinxDirective
-
-from book.exercise_list import index_text
-
-
-class ExerciseIndex(SphinxDirective):
-    """A line for each exercise of the book, made again when its text changes."""
-
-    def run(self):
-        """Return the sections of the index."""
-        text = make_text(self.env, index_text)
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
 class Boxes(SphinxTransform):
@@ -57,8 +45,7 @@ def links_html(config, page, exercise) -> str:
 
 
 def setup(app):
-    """Register the directive and the transform."""
-    app.setup_extension("filters")
-    app.add_directive("exercise-index", ExerciseIndex)
+    """Register the transform."""
+    app.setup_extension("sources")
     app.add_transform(Boxes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
