@@ -35,35 +35,37 @@ Answer 2 is right. The next cells show it.
 WRONG, RIGHT = "wrong, but in", "right, but not in"
 
 
-def faults(text, **output):
-    """Return the faults of a page whose only cell gives this output."""
+def printed(text):
+    return {"output_type": "stream", "name": "stdout", "text": text}
+
+
+def raised(message):
+    kind = {"output_type": "error", "ename": "ValueError", "traceback": []}
+    return kind | {"evalue": message}
+
+
+def faults(text, *outputs):
+    """Return the faults of a page whose only cell has these outputs."""
     page = Page(Path("/docs/a.md"), Path("/docs"), source=text)
-    outputs = [{"name": "stdout", "ename": "ValueError", "traceback": []} | output]
-    outputs = outputs if output else []
     found = predictions.faults(page, [(cell, outputs) for cell in page.code])
     return [words for line, words in found]
 
 
 @pytest.mark.parametrize(
-    ("printed", "states"),
+    ("output", "states"),
     [
-        ("all-reduce over y: 16 B\nnothing over x", ()),
-        ("all-gather, all-reduce over x and y", (WRONG, WRONG)),
-        ("all-reduce over yz: 16 B", (RIGHT,)),
+        (printed("all-reduce over y: 16 B\nnothing over x"), ()),
+        (printed("all-gather, all-reduce over x and y"), (WRONG, WRONG)),
+        (printed("all-reduce over yz: 16 B"), (RIGHT,)),
+        (raised("an all-reduce\nover y"), ()),
+        (raised("an all-gather"), (WRONG, RIGHT)),
     ],
 )
-def test_what_the_cell_gives_decides_line_by_line(printed, states):
-    stream = {"output_type": "stream", "text": printed}
-    found = faults(QUESTION + CELL, **stream)
+def test_what_the_next_cell_gives_decides_line_by_line(output, states):
+    found = faults(QUESTION + CELL, output)
     assert len(found) == len(states)
     assert all(state in words for state, words in zip(states, found, strict=True))
-    assert len(faults(f"{CELL}\n{QUESTION}", **stream)) == 1  # the cell comes too early
-
-
-def test_an_error_answers_a_question():
-    for message, count in ("an all-reduce\nover y", 0), ("an all-gather", 2):
-        found = faults(QUESTION + CELL, output_type="error", evalue=message)
-        assert len(found) == count
+    assert len(faults(f"{CELL}\n{QUESTION}", output)) == 1  # no cell below gives it
 
 
 @pytest.mark.parametrize(
