@@ -10,7 +10,6 @@ from book import module_reference
 from book.facts import facts
 
 ROOT = Path(__file__).resolve().parents[1]
-
 COLOURED = "docs/_static/site.css", "docs/_static/logo.svg", "docs/figures/*.svg"
 
 
