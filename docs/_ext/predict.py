@@ -38,14 +38,10 @@ class Predict(SphinxDirective):
 
     def run(self):
         """Return a box with the question, and a line for each answer."""
-        try:
-            answers = read_answers("\n".join(self.content))
-        except ValueError as error:
-            raise self.error(str(error)) from error
         group = f"predict-{self.env.new_serialno('predict') + 1}"
         question = self.paragraph("Predict. ", self.arguments[0])
         box = nodes.container("", question, classes=["predict"])
-        for answer in answers:
+        for answer in read_answers("\n".join(self.content)):
             kind, verdict = ("right", "Right. ") if answer.right else ("wrong", "No: ")
             text = nodes.inline("", "", *self.parse_inline(answer.text)[0])
             reason = Reason("", self.paragraph(verdict, answer.reason))

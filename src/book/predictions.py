@@ -40,24 +40,12 @@ class Answer(NamedTuple):
 
 
 def read_answers(content) -> list[Answer]:
-    """Return the answers of a prediction.
-
-    Raises:
-        ValueError: unless they are a list of three or four, of which one is right,
-            each with key words, and each wrong one with a reason.
-    """
-    before, *items = ITEM.split(content.strip())
+    """Return the answers of a prediction."""
+    _, *items = ITEM.split(content.strip())
     answers = []
     for mark, item in zip(items[::2], items[1::2], strict=True):
         text, _, reason = " ".join(item.split()).partition(" — ")
         answers.append(Answer(mark == "x", text, reason))
-        if not answers[-1].key_words:
-            raise ValueError(f"{text!r} has no words in code or bold")
-        if mark != "x" and not reason:
-            raise ValueError(f"{text!r} is wrong, but for no reason: `— ...`")
-    count = len(answers), sum(each.right for each in answers)
-    if before or count not in ((3, 1), (4, 1)):
-        raise ValueError("give 3 or 4 answers, one right: `- [x] ...`, `- [ ] ...`")
     return answers
 
 
@@ -74,21 +62,22 @@ def faults(page, cells):
                 for cell, outputs in cells
                 if cell.line > line and {"expect", "raises"} & cell.options.keys()
             )
-            for words in faults_of(block, next(guarded, [])):
+            answers = read_answers(block.content)
+            for words in answer_faults(answers, lines_of(next(guarded, []))):
                 yield line, words
 
 
-def faults_of(block, outputs):
-    """Yield the answers that are otherwise than the outputs of a cell."""
-    try:
-        answers = read_answers(block.content)
-    except ValueError as error:
-        yield str(error)
-        return
-    lines = lines_of(outputs)
+def answer_faults(answers, lines):
+    """Yield what is wrong with answers, given the lines that the next cell gives."""
+    if len(answers) not in (3, 4) or sum(each.right for each in answers) != 1:
+        yield "give 3 or 4 answers, one right: `- [x] ...`, `- [ ] ...`"
     for each in answers:
         places = [" ".join(lines)] if each.right else lines
-        if each.right != any(map(each.fits, places)):
+        if not each.key_words:
+            yield f"{each.text!r} has no words in code or bold"
+        elif not (each.right or each.reason):
+            yield f"{each.text!r} is wrong, but for no reason: `— ...`"
+        elif each.right != any(map(each.fits, places)):
             state = "right, but not" if each.right else "wrong, but"
             words = ", ".join(each.key_words)
             yield f"an answer is {state} in what the next cell gives: {words}"
