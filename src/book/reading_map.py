@@ -17,7 +17,6 @@ Titles, numbers of pages and minutes are those of the pages, as their heads stat
 
 import re
 from html import escape
-from itertools import count
 from posixpath import relpath
 
 from book import contents
@@ -75,58 +74,31 @@ def read_parts(content, docs) -> list[dict]:
     return [part | {"pages": pages[part["name"]]} for part in parts]
 
 
-def place_parts(parts, used, after=None, column=1, start=1):
-    """Yield parts, each below the one that leads to it, with their columns and rows.
-
-    used: the places that are not free; start: the row of the part that leads there.
-    """
-    for part in parts:
-        if part["after"] == after:
-            if after is None:  # below all others
-                start = max((row for _, row in used), default=0) + 1
-            row = next(n for n in count(start) if (column, n) not in used)
-            used.add((column, row))
-            yield part, column, row, start
-            yield from place_parts(parts, used, part["name"], column + 1, row)
-
-
 def map_html(page, content) -> str:
-    """Return the map as HTML: boxes and arrows in a grid, which a phone stacks."""
+    """Return the map as HTML: boxes in nested lists, between which arrows are drawn."""
     parts = read_parts(content, page.docs)
-    starts, wide, items = {part["after"] for part in parts}, 0, []
-    for part, column, row, start in place_parts(parts, set()):
-        style = f"--depth: {column - 1}; --column: {2 * column - 1}; --row: {row}"
-        alone = not part["after"] and part["name"] not in starts
-        kind = "part alone" if alone else "part"
-        items.append(f'<div class="{kind}" style="{style}">{box(part, page)}</div>')
-        items += [arrow(column, row, start)] if part["after"] else []
-        wide = max(wide, column)
-    columns = " 2.25rem ".join(["minmax(0, 1fr)"] * wide)  # boxes and gaps
-    return (
-        f'<div class="part-map"><div style="--columns: {columns}">'
-        f"{''.join(items)}</div></div>"
+    return f'<div class="part-map">{list_parts(parts, None, page)}</div>'
+
+
+def list_parts(parts, after, page) -> str:
+    """Return the boxes of the parts that build on one, each with those after it."""
+    own = [part for part in parts if part["after"] == after]
+    items = (
+        f"<li>{box(p, page)}{list_parts(parts, p['name'], page)}</li>" for p in own
     )
+    return f"<ul>{''.join(items)}</ul>" if own else ""
 
 
 def box(part, page) -> str:
-    """Return what stands in a box: a name, what it answers, its pages, which open."""
+    """Return the box of a part: its name, what it answers, its pages, which open."""
     own, after = part["pages"], part["after"]
     pages = "".join(f"<li>{link_html(each, page)}</li>" for each in own)
     words = f'<span class="after">after {after}</span>' if after else ""
     return (
-        f'<p class="name">{link_html(own[0], page, part["name"])} {words}</p>'
-        f"<p>{code_html(part['asks'])}</p>"
-        f"<details><summary>{size(own)}</summary><ul>{pages}</ul></details>"
+        f'<div class="part"><p class="name">{link_html(own[0], page, part["name"])} '
+        f"{words}</p><p>{code_html(part['asks'])}</p>"
+        f"<details><summary>{size(own)}</summary><ul>{pages}</ul></details></div>"
     )
-
-
-def arrow(column, row, start) -> str:
-    """Draw the way to a part, in the gap before its column, from the row of another."""
-    place = f"grid-column: {2 * column - 2}; grid-row:"
-    if row == start:
-        return f'<i class="on" style="{place} {row}"></i>'
-    way = f'<i class="down" style="{place} {start} / {row}"></i>'
-    return f'{way}<i class="turn" style="{place} {row}"></i>'
 
 
 def map_text(page, content) -> str:
