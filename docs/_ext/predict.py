@@ -10,25 +10,6 @@ from sphinx.util.docutils import SphinxDirective
 from book.predictions import read_answers
 
 
-class Answer(nodes.container):
-    """An answer, whose first child stands for it while it is closed."""
-
-
-class Reason(nodes.container):
-    """What an answer opens to."""
-
-
-def open_answer(writer, node):
-    """Write the start of an answer."""
-    attributes = {"name": node["group"], "CLASS": node["kind"]}
-    writer.body.append(writer.starttag(node, "details", **attributes) + "<summary>")
-
-
-def open_reason(writer, node):
-    """Write the end of an answer's line, and the start of its reason."""
-    writer.body.append("</summary>\n<div>")
-
-
 class Predict(SphinxDirective):
     """A question with answers to choose from."""
 
@@ -43,9 +24,13 @@ class Predict(SphinxDirective):
         box = nodes.container("", question, classes=["predict"])
         for answer in read_answers("\n".join(self.content)):
             kind, verdict = ("right", "Right. ") if answer.right else ("wrong", "No: ")
-            text = nodes.inline("", "", *self.parse_inline(answer.text)[0])
-            reason = Reason("", self.paragraph(verdict, answer.reason))
-            box += Answer("", text, reason, group=group, kind=kind)
+            box += [
+                raw(f'<details class="{kind}" name="{group}">\n<summary>'),
+                nodes.inline("", "", *self.parse_inline(answer.text)[0]),
+                raw("</summary>\n<div>"),
+                self.paragraph(verdict, answer.reason),
+                raw("</div>\n</details>\n"),
+            ]
         return [box]
 
     def paragraph(self, start, text):
@@ -54,9 +39,12 @@ class Predict(SphinxDirective):
         return nodes.paragraph("", "", nodes.strong("", start), *words)
 
 
+def raw(html):
+    """Return a part of a page in HTML."""
+    return nodes.raw("", html, format="html")
+
+
 def setup(app):
-    """Register the directive and its nodes."""
-    app.add_node(Answer, html=(open_answer, lambda w, _: w.body.append("</details>\n")))
-    app.add_node(Reason, html=(open_reason, lambda w, _: w.body.append("</div>\n")))
+    """Register the directive."""
     app.add_directive("predict", Predict)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
