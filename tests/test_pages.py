@@ -22,7 +22,6 @@ STARTS = (
     "from examples.processes import Processes\n\n"
     "four = every(Processes(4, devices=2))",
 )
-EXTRAS = "matplotlib", "rich", "jaxdecomp", "optax", "flax"
 FORBIDDEN = re.compile(  # praise of ease, shouting, and other words for processes
     r"\bsimply\b|\beasily\b|!\s|\bworkers?\b|tutorial\b"
 )
@@ -37,16 +36,6 @@ def claims_something(page):
     return options or "assert" in code(page)
 
 
-def needs_what_it_imports(page):
-    names = re.findall(r"^from examples\.(\w+) import", code(page), re.M)
-    texts = [(ROOT / f"src/examples/{name}.py").read_text() for name in names]
-    imports = re.findall(
-        r"^(?:import|from) (\w+)", "\n".join([code(page), *texts]), re.M
-    )
-    drawn = {"rich", "matplotlib"} if "visualize" in code(page) else set()
-    return {*EXTRAS} & {*imports} | drawn <= {*page.needs}
-
-
 def prose(page):
     return re.sub(r"```.*?```|`[^`]*`", "", page.text, flags=re.S)
 
@@ -59,7 +48,6 @@ ANY_PAGE = {
 NOTEBOOK = {
     "claims something that could fail": claims_something,
     "asks for eight devices first": lambda page: code(page).startswith(STARTS),
-    "names what it needs": needs_what_it_imports,
 }
 CELL = {
     "has at most 15 lines": lambda cell: cell.count("\n") < 15,
