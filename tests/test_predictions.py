@@ -19,11 +19,11 @@ CELL = "\n```{code-cell}\n:expect: all-reduce over y\nprint()\n```\n"
 WRONG, RIGHT = "wrong, but in", "right, but not in"
 
 
-def printed(text):
+def stream_output(text):
     return {"output_type": "stream", "name": "stdout", "text": text}
 
 
-def raised(message):
+def error_output(message):
     kind = {"output_type": "error", "ename": "ValueError", "traceback": []}
     return kind | {"evalue": message}
 
@@ -38,11 +38,11 @@ def faults(text, *outputs):
 @pytest.mark.parametrize(
     ("output", "states"),
     [
-        (printed("all-reduce over y: 16 B\nnothing over x"), ()),
-        (printed("all-gather, all-reduce over x and y"), (WRONG, WRONG)),
-        (printed("all-reduce over yz: 16 B"), (RIGHT,)),
-        (raised("an all-reduce\nover y"), ()),
-        (raised("an all-gather"), (WRONG, RIGHT)),
+        (stream_output("all-reduce over y: 16 B\nnothing over x"), ()),
+        (stream_output("all-gather, all-reduce over x and y"), (WRONG, WRONG)),
+        (stream_output("all-reduce over yz: 16 B"), (RIGHT,)),
+        (error_output("an all-reduce\nover y"), ()),
+        (error_output("an all-gather"), (WRONG, RIGHT)),
     ],
 )
 def test_what_the_next_cell_gives_decides_line_by_line(output, states):
@@ -66,7 +66,9 @@ def test_what_the_next_cell_gives_decides_line_by_line(output, states):
     ],
 )
 def test_what_is_not_whole_is_a_fault(old, new, words):
-    found = faults(QUESTION.replace(old, new) + CELL, printed("all-reduce over y"))
+    found = faults(
+        QUESTION.replace(old, new) + CELL, stream_output("all-reduce over y")
+    )
     assert words in found[0]
 
 
