@@ -38,10 +38,13 @@ myst:
 ```{{module-page}} {name}
 ```
 """
+ROW = "| [{name}](modules/{name}.md) | {idea} | {page} | {lines} | {needs} |"
 PAGE = """\
 {summary}
 
-{links}
+Save <a class="module-file" href="../../modules/{name}.py" download>{name}.py</a> · \
+{lines} lines · needs {needs} · licence MIT-0: free to use without a notice · \
+{pages} · [all modules](../modules.md)
 
 {picture}
 
@@ -124,11 +127,6 @@ def needs(file) -> str:
     return ", ".join(NEEDS[name] for name in NEEDS if name in roots)
 
 
-def facts(file) -> tuple[str, str]:
-    """Return the lines and the needs of a module, as text."""
-    return str(len(file.read_text().splitlines())), needs(file) or "Python alone"
-
-
 def objects(file) -> list[str]:
     """List the public functions, classes, and members of classes of a module."""
     names = members(ast.parse(file.read_text()))
@@ -174,19 +172,18 @@ def link(other, page) -> str:
     return f"[{other.title}]({relpath(other.file, page.file.parent)})"
 
 
-def links_line(file, page) -> str:
-    """Return the line with the file, its size, needs and licence, and its pages."""
-    place = f'href="../../modules/{file.name}" download'
-    lines, needed = facts(file)
-    found = [
-        f'Save <a class="module-file" {place}>{file.name}</a>',
-        f"{lines} lines",
-        f"needs {needed}",
-        "licence MIT-0: free to use without a notice",  # each file says so
-        *(link(other, page) for other in explaining_pages(file, pages(page.docs))),
-        "[all modules](../modules.md)",
-    ]
-    return " · ".join(found)
+def facts(file, page) -> dict[str, str]:
+    """Return what the list and the page of a module both say of it."""
+    links = [link(other, page) for other in explaining_pages(file, pages(page.docs))]
+    return {
+        "name": file.stem,
+        "summary": summary(file),
+        "idea": summary(file).rstrip("."),
+        "page": links[0],
+        "pages": " · ".join(links),
+        "lines": str(len(file.read_text().splitlines())),
+        "needs": needs(file) or "Python alone",
+    }
 
 
 def page_text(page, name) -> str:
@@ -197,10 +194,8 @@ def page_text(page, name) -> str:
     names = sentences(root / tests)
     has_picture = name in tomllib.loads((page.docs / PICTURES).read_text())
     return PAGE.format(
-        name=name,
+        **facts(file, page),
         package=PACKAGE,
-        summary=summary(file),
-        links=links_line(file, page),
         picture=f"```{{module-picture}} {name}\n```" * has_picture,
         about=about,
         run=run,
@@ -212,22 +207,12 @@ def page_text(page, name) -> str:
     )
 
 
-def row(file, page, others) -> str:
-    """Return the line of a module in the list."""
-    own = f"[{file.stem}](modules/{file.stem}.md)"
-    taught_on = link(explaining_pages(file, others)[0], page)
-    cells = own, summary(file).rstrip("."), taught_on, *facts(file)
-    return f"| {' | '.join(cells)} |"
-
-
 def table_text(page) -> str:
     """Return the list of all modules, to stand on a page."""
-    others = pages(page.docs)
+    head = ["| module | what it does | taught on | lines | needs |"]
+    head += ["|---|---|---|---:|---|"]
     modules = files(page.docs.parent / "src/examples")
-    head = (
-        "| module | what it does | taught on | lines | needs |\n|---|---|---|---:|---|"
-    )
-    return "\n".join([head, *(row(file, page, others) for file in modules)])
+    return "\n".join([*head, *(ROW.format(**facts(file, page)) for file in modules)])
 
 
 def stubs(docs, folder) -> dict[Path, str]:
