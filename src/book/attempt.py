@@ -1,7 +1,6 @@
 """Run answers to exercises in the kernel of a page: see exercises.py."""
 
 import ast
-import contextlib
 import json
 import linecache
 import re
@@ -14,38 +13,22 @@ from IPython import get_ipython
 
 def run_answers(sources, names) -> str:
     """Run each of these cells on a copy of the names; return the outcomes as JSON."""
-    with without_hooks():
-        return json.dumps([run_answer(source, dict(names)) for source in sources])
-
-
-@contextlib.contextmanager
-def without_hooks():
-    """Disable the hooks of `measure`: the programs of an answer are not the page's."""
     hooks = getattr(sys.modules.get("examples.communication"), "ELSEWHERE", [])
-    before, hooks[:] = hooks[:], []
-    try:
-        yield
-    finally:
-        hooks[:] = before
+    before, hooks[:] = hooks[:], []  # the programs of an answer are not the page's
+    outcomes = [run_answer(source, dict(names)) for source in sources]
+    hooks[:] = before
+    return json.dumps(outcomes)
 
 
 def run_answer(source, names) -> dict:
     """Run a cell, and restore the mesh; return its verdict, or the traceback."""
+    mesh = jax.sharding.get_mesh()
     try:
-        with restore_mesh():
-            verdict = run_cell(source, names)
-            shown = verdict._repr_html_() and str(verdict)
+        verdict = run_cell(source, names)
+        shown = verdict._repr_html_() and str(verdict)
         return {"passed": bool(verdict.passed), "text": shown}
     except Exception:
         return {"error": traceback.format_exc(limit=-3)}
-
-
-@contextlib.contextmanager
-def restore_mesh():
-    """Restore the mesh at the end."""
-    mesh = jax.sharding.get_mesh()
-    try:
-        yield
     finally:
         if jax.sharding.get_mesh() != mesh:
             jax.set_mesh(mesh)
