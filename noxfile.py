@@ -48,7 +48,10 @@ def book(session):
     sync = nox.virtualenv.UV, "pip", "sync", "--quiet", "requirements.lock"
     session.run_install(*sync, f"--python={bin_folder / 'python'}")
     (packages,) = BOOK.glob("[Ll]ib/**/site-packages")
-    paths = (str(Path(name).resolve()) for name in ("src", "docs/_ext", "tools"))
+    paths = (
+        str(Path(name).resolve())
+        for name in ("src", "docs/_ext", "tools", "benchmarks")
+    )
     (packages / "shardbook.pth").write_text("\n".join(paths))  # Python looks there
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     here = {"PATH": path, "VIRTUAL_ENV": str(BOOK.resolve())}

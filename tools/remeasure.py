@@ -34,8 +34,8 @@ COMMANDS = {
     "pods": f"{COMPILERS} python tools/pods.py docs/algorithms/data",
     "programs": f"{COMPILERS} python tools/programs.py",
     "scalapack": "python benchmarks/bench_scalapack.py",
-    "sends": f"{COMPILERS} python tools/sends.py",
-    "specs": "python tools/specs.py",
+    "sends": f"{COMPILERS} python benchmarks/sends.py",
+    "specs": "python benchmarks/specs.py",
     "start": "python benchmarks/bench_processes.py",
     "transcripts": "python tools/transcripts.py docs/processes/data/launching.json",
 }

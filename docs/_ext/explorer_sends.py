@@ -2,21 +2,24 @@
 
 import re
 from functools import cache
+from itertools import product
 from pathlib import Path
 
-from explorers import UniqueList, index_rows
+import jax
+from explorers import Pictures, choice, code, index_rows, spec_code
 
-from book.facts import facts
+from examples.films import Cell, Message, cards
+from examples.pictures import draw
 
 SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 MACHINES = ["CPU", "TPU v5p", "H100"]
 PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
-NAMES = {"-": "None", "xy": '("x", "y")', "yx": '("y", "x")'}
 UNITS = (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")
-PARTS = {"x": 2, "y": 4, "(x,y)": 8, "(y,x)": 8}  # of an axis cut over these
+PARTS = {"x": 2, "y": 4, "x,y": 8, "y,x": 8}  # of an axis cut over these
+TRAINING = "w - 0.1 * jax.grad(loss)(w, x)"
 FRONT_PAGE = {  # the front page asks a few of them
     "lines": [
-        "w - 0.1 * jax.grad(loss)(w, x)",
+        TRAINING,
         "x + y",
         "x.T",
         "x.sum()",
@@ -38,7 +41,6 @@ FRONT_PAGE = {  # the front page asks a few of them
         "x,-": "halves, 4 copies",
     },
 }
-AXES = "x", "y", "x,y"
 MEANS = {  # what a device has after each, once a group
     "all-gather": "every device of a group gets the parts of the others",
     "all-reduce": "every device of a group gets the sum (or maximum) of all",
@@ -46,6 +48,8 @@ MEANS = {  # what a device has after each, once a group
     "all-to-all": "every device of a group sends a piece to each other one",
     "collective-permute": "devices send to one other device each",
 }
+HOW = "How are its arrays split?"
+THREE = "CPU / TPU v5p / H100 where they differ"
 
 
 @cache
@@ -54,19 +58,9 @@ def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
     return index_rows(SOURCE, ("line", "specs", "result", "machine"))
 
 
-def format_bytes(count) -> str:
-    """Return bytes in words: `16 MiB`, `1.5 KiB`, `nothing`."""
-    count = float(count)
-    for unit, name in UNITS:
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return "nothing"
-
-
-def spec(text) -> str:
-    """Return the code of a spec that the table writes as `xy,-`."""
-    dims = (NAMES.get(dim, f'"{dim}"') for dim in text.split(","))
-    return f"P({', '.join(dims)})"
+def values(line, column) -> list[str]:
+    """Return what the table has in a column of its keys for a line, in its order."""
+    return [*dict.fromkeys(key[column] for key in rows() if key[0] == line)]
 
 
 def lines() -> list[str]:
@@ -75,223 +69,260 @@ def lines() -> list[str]:
     return [line for line in every if line not in (PRODUCT, RESHARD)]
 
 
-def specs(line) -> list[str]:
-    """Return the specs of a line's first operand in the table, in their order."""
-    return [*dict.fromkeys(key[1].split()[0] for key in rows() if key[0] == line)]
+def specs() -> tuple[list[str], list[str]]:
+    """Return the specs of operands, and those between which an array moves."""
+    return values(lines()[0], 1), values(RESHARD, 1)
 
 
-def results() -> list[str]:
-    """Return the specs that a product's result is asked for; the first is none."""
-    return [*dict.fromkeys(key[2] for key in rows() if key[0] == PRODUCT)]
+def sent(line, places, result="") -> list[str]:
+    """Return the bytes that a device of each machine sends."""
+    return [format_bytes(rows()[line, places, result, m]["sent"]) for m in MACHINES]
 
 
-def step(text) -> list[str]:
-    """Return a collective of the table as [its name, what it moves]."""
-    times, kind, _, size, _, _, axes = text.split(" ")
-    often = "" if times == "1" else f"{times} times "
-    over = "" if axes == "?" else f" over {axes.replace(',', ' and ')}"
-    return [kind, f"{often}{format_bytes(size)}{over}", axes]
+def format_bytes(count) -> str:
+    """Return bytes in words: `16 MiB`, `1.5 KiB`, `nothing`."""
+    for unit, name in UNITS:
+        if float(count) >= unit:
+            return f"{float(count) / unit:.3g} {name}"
+    return "nothing"
 
 
-def trim(words) -> str:
-    """Return the type under Explicit axes with specs in place of whole shardings."""
-    return re.sub(r"NamedSharding\(mesh=.*?spec=(P\(.*?\))\)", r"\1", words)
+# ------------------------------------------------------------------- for the script
 
 
 def data() -> dict:
-    """Return all answers, each once, and for each question their numbers."""
-    answers, types, steps = UniqueList(), UniqueList(), UniqueList()
-
-    def found(line, places, result):
-        three = [rows()[line, places, result, machine] for machine in MACHINES]
-        most = max(float(row["sent"]) for row in three) or 1
-        parts = [round(float(row["sent"]) / most, 3) for row in three]
-        return [*map(number, three), types.index_of(trim(three[0]["explicit"])), parts]
-
-    def number(row):
-        texts = (text for text in row["collectives"].split("; ") if text)
-        own = [steps.index_of(step(text)) for text in texts]
-        sizes = [format_bytes(row["sent"]), format_bytes(row["held"])]
-        return answers.index_of([own, *sizes, types.index_of(row["output"])])
-
-    cuts, orders = specs(lines()[0]), specs(RESHARD)
+    """Return the menus of this page and of the front page, and all answers."""
+    pictures = Pictures()
     return {
-        "machines": MACHINES,
-        "parts": PARTS,
-        "versions": versions(),
-        "means": MEANS,
-        "lines": lines(),
-        "specs": {name: spec(name) for name in orders},
-        "pictures": pictures(orders),
-        "exchanges": exchanges(),
-        "results": results(),
-        "door": FRONT_PAGE,
-        "operation": [[found(line, cut, "") for cut in cuts] for line in lines()],
-        "product": [
-            [[found(PRODUCT, f"{x} {w}", to) for to in results()] for w in cuts]
-            for x in cuts
-        ],
-        "reshard": [[found(RESHARD, a, b) for b in orders] for a in orders],
-        "answers": answers,
-        "steps": steps,
-        "types": types,
+        "first": {"machine": "1"},
+        "menus": menus(pictures),
+        "variants": {"door": {"menus": door_menus(pictures)}},
+        "answers": answers(pictures),
+        "source": source(),
+        "missing": ["", "<p>That was not asked of the compilers: choose again.</p>"],
+        "pictures": [*pictures],
     }
 
 
-def pictures(specs) -> dict[str, str]:
-    """Return a picture of an array with each spec, in the colours of its devices."""
-    import jax  # noqa: PLC0415  (a second, which only a build of this data waits for)
-
-    from examples.pictures import draw  # noqa: PLC0415
-
-    def picture(text):
-        dims = ({"-": None}.get(dim, tuple(dim)) for dim in text.split(","))
-        svg = draw(jax.P(*dims), (16, 32)).at(200)
-        svg = re.sub(r"<title>.*?</title>", "", svg)  # a reader reads the spec
-        blocks = re.findall(r"<g>.*?</g>", svg)  # without the names of its axes
-        points = re.findall(r"([\d.]+),([\d.]+)", "".join(blocks))
-        x, y = (sorted(map(float, each)) for each in zip(*points, strict=True))
-        box = f"{x[0] - 1} {y[0] - 1} {x[-1] - x[0] + 2} {y[-1] - y[0] + 2}"
-        return (
-            f'<svg viewBox="{box}" font-family="system-ui, sans-serif" font-size="11" '
-            f'text-anchor="middle" aria-hidden="true">{"".join(blocks)}</svg>'
-        )
-
-    with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"))):
-        return {text: picture(text) for text in specs}
-
-
-def exchanges() -> dict[str, str]:
-    """Return a picture for each collective and the axes that it goes over."""
-    return {f"{kind} {axes}": exchange(kind, axes) for kind in MEANS for axes in AXES}
-
-
-def exchange(kind, axes) -> str:
-    """Draw the mesh: what device 0 sends to whom, and what each has afterwards.
-
-    An arrow says who gets a part of device 0, not which way it takes.
-    """
-    together = [
-        d for d in range(8) if "x" in axes or d < 4 if "y" in axes or d % 4 == 0
+def menus(pictures) -> list:
+    """Return the choices of a kind of question, of specs, and of a line."""
+    cuts, orders = specs()
+    every = spec_options({text: code(spec_code(text)) for text in orders}, pictures)
+    some = {text: every[text] for text in cuts}
+    to = {"": "where the compiler leaves it"}
+    to |= {text: every[text] for text in values(PRODUCT, 2)[1:]}
+    x, w = code("x[2048, 4096]"), code("w[4096, 8192]")
+    ask = {
+        "operation": "an operation",
+        "product": f"a product {code(PRODUCT)}",
+        "reshard": "from spec to spec",
+    }
+    asked = {
+        "operation": choice("spec", HOW, some, "xy,-", "specs"),
+        "product": choice("x", f"How is {x} split?", some, "x,-", "specs")
+        + choice("w", f"How is {w} split?", some, "-,y", "specs")
+        + choice("to", "Where shall the result be?", to, "", "specs"),
+        "reshard": choice("from", f"From: {x}", every, "x,y", "specs")
+        + choice("into", "To", every, "-,xy", "specs"),
+    }
+    return [
+        [[], {"": choice("ask", "What do you ask?", ask)}],
+        [["ask"], asked],
+        [["ask", "spec", "machine"], lines_menu(lines(), cuts)],
     ]
-    goals = together[1:2] if kind == "collective-permute" else together[1:]
-    parts = [device(d, together) for d in range(8)]
-    arrows = "".join(map(arrow, goals))
-    how = 'fill="none" stroke="currentColor" stroke-width="1.5"'
+
+
+def door_menus(pictures) -> list:
+    """Return the choices of the front page: a few lines, and one kind of question."""
+    ways, lines = FRONT_PAGE["specs"], FRONT_PAGE["lines"]
+    menu = '<input type="hidden" name="ask" value="operation">'
+    menu += choice("spec", HOW, spec_options(ways, pictures), "xy,-", "specs")
+    return [[[], {"": menu}], [["ask", "spec", "machine"], lines_menu(lines, ways)]]
+
+
+def spec_options(names, pictures) -> dict[str, str]:
+    """Return specs, each with its picture and its name."""
+    with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"))):
+        specs = {text: eval(f"jax.{spec_code(text)}") for text in names}
+        drawn = {text: draw(spec, (16, 32)).at(scale=5) for text, spec in specs.items()}
+    return {
+        text: '<span class="pictured" aria-hidden="true">'
+        f"{pictures[svg.replace('height: auto', '')]}</span>{names[text]}"
+        for text, svg in drawn.items()
+    }
+
+
+def lines_menu(lines, cuts) -> dict[str, str]:
+    """Return for each spec and machine the choice of a line, with what it sends."""
+    found = {}
+    for cut, (n, machine) in product(cuts, enumerate(MACHINES)):
+        legend = f"Which line? What each {machine} sends (≠: the machines differ)"
+        options = {}
+        for line in lines:
+            amounts = sent(line, cut)
+            differ = " ≠" * (len({*amounts}) > 1)
+            options[line] = f"{code(line)}<em>{amounts[n]}{differ}</em>"
+        menu = choice("line", legend, options, TRAINING, "lines")
+        found[f"operation|{cut}|{n}"] = menu
+    return found
+
+
+def answers(pictures) -> dict[str, list[str]]:
+    """Return for each question cards of the machines, and the answer of each."""
+    drawn = {
+        (kind, axes): pictures[exchange(kind, axes)]
+        for kind, axes in product(MEANS, ("x", "y", "x,y"))
+    }
+    found = {}
+    for *question, machine in rows():
+        if machine == MACHINES[0]:
+            three = [rows()[*question, each] for each in MACHINES]
+            explicit = explicit_words(three[0])
+            found["|".join(choices(*question))] = [
+                machine_cards(three),
+                *(answer(row, explicit, drawn) for row in three),
+            ]
+    return found
+
+
+def choices(line, specs, result) -> list[str]:
+    """Return what is chosen to ask a question of the table."""
+    if line == PRODUCT:
+        return ["product", *specs.split(), result]
+    if line == RESHARD:
+        return ["reshard", specs, result]
+    return ["operation", specs, line]
+
+
+def machine_cards(three) -> str:
+    """Return what each machine answers: the choice of one of them is the comparison."""
+    most = max(float(row["sent"]) for row in three) or 1
+    options = {}
+    for n, row in enumerate(three):
+        kinds = dict.fromkeys(kind for kind, *_ in steps(row))
+        options[str(n)] = (
+            f"<b>{MACHINES[n]}</b>"
+            f"<span>sends <strong>{format_bytes(row['sent'])}</strong></span>"
+            f'<i style="--part: {float(row["sent"]) / most:.3g}"></i>'
+            f"<span>{', '.join(kinds) or 'no collective'}</span>"
+            f"<small>temporaries {format_bytes(row['held'])}</small>"
+        )
+    legend = "Three machines answer: press one"
+    return choice("machine", legend, options, "1", "cards")
+
+
+def answer(row, explicit, drawn) -> str:
+    """Return what a machine answers, with a picture of each collective."""
+    figures = (
+        f'<figure class="step">{drawn.get((kind, axes), "")}<figcaption>'
+        f"<b>{kind}</b> of {words}<br>{MEANS.get(kind, '')}</figcaption></figure>"
+        for kind, words, axes in steps(row)
+    )
     return (
-        '<svg viewBox="0 0 232 150" font-family="system-ui, sans-serif" font-size="14" '
-        f'text-anchor="middle" aria-hidden="true">{"".join(parts)}'
-        f"{strips(kind, together)}<g {how}>{arrows}</g></svg>"
+        '<p class="result">Each of eight devices sends '
+        f"{format_bytes(row['sent'])}. The result: {code(row['output'])}, "
+        f'{cut_words(row["output"])}.</p><div class="steps">{"".join(figures)}</div>'
+        f"{explicit}"
     )
 
 
-def corner(number) -> tuple[int, int]:
-    """Return where a device begins: [2@x, 4@y] on the picture."""
-    return 6 + 58 * (number % 4), 24 + 66 * (number // 4)
+def steps(row):
+    """Yield the collectives of a program: name, what is moved, axes."""
+    for text in filter(None, row["collectives"].split("; ")):
+        times, kind, _, size, _, _, axes = text.split(" ")
+        often = "" if times == "1" else f"{times} times "
+        over = "" if axes == "?" else f" over {axes.replace(',', ' and ')}"
+        yield kind, f"{often}{format_bytes(size)}{over}", axes
 
 
-def arrow(number) -> str:
-    """Draw the way from device 0 to another one."""
-    (x, y), (end, top) = ((left + 23, up) for left, up in map(corner, (0, number)))
-    line = f"M{x} {y + 42}L{end} {top - 2}"
-    if number < 4:  # over those between
-        line = f"M{x} {y - 1}C{x} {y - 20} {end} {y - 20} {end} {y - 2}"
-    tip = f"M{end - 3} {top - 7}L{end} {top - 2}L{end + 3} {top - 7}"
-    return f'<path d="{line}{tip}"/>'
-
-
-def device(number, together) -> str:
-    """Draw a device, pale where it takes no part."""
-    x, y = corner(number)
-    how = "" if number in together else ' opacity=".3"'
-    return (
-        f'<g{how}><rect x="{x}" y="{y}" width="46" height="24" rx="5" '
-        f'fill="{facts().colours[number]}"/><text x="{x + 23}" y="{y + 17}" '
-        f'fill="#0b0d10">{number}</text></g>'
+def cut_words(kind) -> str:
+    """Return where the axes of a type are cut, and into how many parts."""
+    found = re.findall(r"(\d+)@\(?(x,y|y,x|x|y)", kind)
+    cuts = (
+        f"{size} cut in {PARTS[over]} over {over.replace(',', ' and ')}"
+        for size, over in found
     )
+    return ", ".join(cuts) or "whole on every device"
 
 
-def strips(kind, together) -> str:
-    """Draw what each device has after a collective, as a strip below it."""
-    drawn = dict.fromkeys(together, "")
-    lacks = ""
-    for place, number in enumerate(together):
-        x, y = corner(number)
-        if kind == "reduce-scatter":
-            lacks += f"M{x} {y + 27}h46v13h-46z"
-        for other, path in held_areas(kind, together, place, x, y + 27):
-            drawn[other] += path
-    shown = (
-        f'<path d="{d}" fill="{facts().colours[n]}"/>' for n, d in drawn.items() if d
-    )
-    return f'<path class="lacks" d="{lacks}"/>{"".join(shown)}'
+def explicit_words(row) -> str:
+    """Return the type under Explicit axes, or the refusal without whole shardings."""
+    words = re.sub(r"NamedSharding\(mesh=.*?spec=(P\(.*?\))\)", r"\1", row["explicit"])
+    typed = f"the type {code(words)}."
+    if not words.startswith("["):
+        typed = f"refused, {code(words)}"
+    return f"<p>Under Explicit axes: {typed}</p>"
 
 
-def held_areas(kind, together, place, x, y):
-    """Yield whose areas a device has in its strip from (x, y) on: (device, path)."""
-    count = len(together)
-    step = 46 / count
-    if kind == "collective-permute":
-        yield together[place - 1], box(x, y, 46, 13)
-        return
-    for n, other in enumerate(together):
-        if kind == "all-gather":
-            yield other, box(x + n * step, y, step, 13)
-        elif kind == "all-to-all":  # a piece of each
-            yield other, box(x + n * step, y, step / 2, 13)
-        else:  # layers of a sum, whole or a part of it
-            wide, at = (46, 0) if kind == "all-reduce" else (step, place * step)
-            yield other, box(x + at, y + n * 13 / count, wide, 13 / count)
-
-
-def box(x, y, wide, high) -> str:
-    """Return an area as a path."""
-    return f"M{x:.4g} {y:.4g}h{wide:.3g}v{high:.3g}h-{wide:.3g}z"
-
-
-def versions() -> str:
+def source() -> str:
     """Return what compiled, in a line."""
     row = next(iter(rows().values()))
     names = "jax", "libtpu", "jax-cuda13-plugin"
-    return ", ".join([*(f"{name} {row[name]}" for name in names), row["date"]])
+    versions = ", ".join([*(f"{name} {row[name]}" for name in names), row["date"]])
+    words = f"Compiled for eight devices of each machine, without running: {versions}."
+    return f'<p class="versions">{words}</p>'
 
 
-def cell(line, places, result="") -> str:
-    """Return the bytes that a device sends, for each machine where they differ."""
-    sent = [format_bytes(rows()[line, places, result, m]["sent"]) for m in MACHINES]
-    return sent[0] if len({*sent}) == 1 else " / ".join(sent)
+def exchange(kind, axes) -> str:
+    """Draw what device 0 sends to whom, and what each of its group has afterwards."""
+    xs, ys = range(2 if "x" in axes else 1), range(4 if "y" in axes else 1)
+    group = [4 * x + y for x in xs for y in ys]
+    held = {number: [""] for number in range(8)}
+    for place, number in enumerate(group):
+        held[number] = cells(kind, group, place)
+    goals = group[1:2] if kind == "collective-permute" else group[1:]
+    return cards(held, [Message(0, goal) for goal in goals], shape=(2, 4)).svg
+
+
+def cells(kind, group, place) -> list:
+    """Return what a device of a group has after a collective; None is missing."""
+    total = Cell(tuple(group))
+    if kind == "all-reduce":
+        return [total]
+    if kind == "reduce-scatter":
+        return [total if n == place else None for n in range(len(group))]
+    if kind == "collective-permute":
+        return [Cell((group[place - 1],))]
+    piece = "abcdefgh"[place] if kind == "all-to-all" else ""
+    return [Cell((owner,), piece) for owner in group]
+
+
+# ----------------------------------------------------------------- without a script
 
 
 def few() -> dict[str, list[list[str]]]:
     """Return the table of the front page."""
-    ways, asked = FRONT_PAGE["specs"], FRONT_PAGE["lines"]
-    title = (
-        "What each of eight devices sends, its arrays split in these ways "
-        "(CPU / TPU v5p / H100 where they differ)"
-    )
-    body = ([f"`{line}`", *(cell(line, cut) for cut in ways)] for line in asked)
-    return {title: [["", *ways.values()], *body]}
+    title = "What each of eight devices sends, its arrays split in these ways"
+    rows = {line: f"`{line}`" for line in FRONT_PAGE["lines"]}
+    return {f"{title} ({THREE})": table(rows, FRONT_PAGE["specs"], cell)}
 
 
 def tables() -> dict[str, list[list[str]]]:
-    """Return the bytes that a device sends, as tables for those without script."""
-    cuts, orders = specs(lines()[0]), specs(RESHARD)
-    codes = [f"`{spec(cut)}`" for cut in cuts]
-    three = "CPU / TPU v5p / H100 where they differ"
+    """Return the bytes that a device sends, for those without script."""
+    every = {line: f"`{line}`" for line in lines()}
+    cuts, orders = ({text: f"`{spec_code(text)}`" for text in each} for each in specs())
     return {
-        f"Sent by a device, arrays in all these ways ({three})": [
-            ["", *codes],
-            *([f"`{line}`", *(cell(line, cut) for cut in cuts)] for line in lines()),
-        ],
-        f"`x @ w`, rows: x; columns: w ({three})": [
-            ["", *codes],
-            *(
-                [f"`{spec(x)}`", *(cell(PRODUCT, f"{x} {w}") for w in cuts)]
-                for x in cuts
-            ),
-        ],
-        f"jax.reshard from spec (rows) to spec (columns) ({three})": [
-            ["", *(f"`{spec(to)}`" for to in orders)],
-            *([f"`{spec(a)}`", *(cell(RESHARD, a, b) for b in orders)] for a in orders),
-        ],
+        f"Sent by a device, arrays in all these ways ({THREE})": table(
+            every, cuts, cell
+        ),
+        f"`x @ w`, rows: x; columns: w ({THREE})": table(
+            cuts, cuts, lambda x, w: cell(PRODUCT, f"{x} {w}")
+        ),
+        f"jax.reshard from spec (rows) to spec (columns) ({THREE})": table(
+            orders, orders, lambda old, new: cell(RESHARD, old, new)
+        ),
     }
+
+
+def table(rows, columns, fill) -> list[list[str]]:
+    """Return `fill(row, column)` as a table; rows and columns have their headings."""
+    body = (
+        [head, *(fill(row, each) for each in columns)] for row, head in rows.items()
+    )
+    return [["", *columns.values()], *body]
+
+
+def cell(line, places, result="") -> str:
+    """Return the bytes that a device sends, for each machine where they differ."""
+    amounts = sent(line, places, result)
+    return " / ".join(amounts if len({*amounts}) > 1 else amounts[:1])

@@ -1,101 +1,159 @@
-// Explorers look up what JAX and its compilers said; they compute nothing and draw nothing.
-// A place `.explorer.explorer-NAME` gets its form when it is near the window, and with it
-// explore_NAME.js, which puts its class into EXPLORERS, and the data, explorers/NAME.js, a
-// script as well, since a page that was opened as a file may read nothing else.
+// Explorers look up what JAX and its compilers answered, in HTML that _ext/explorer_NAME.py
+// wrote into explorers/NAME.js; only the calculator of costs computes, a sum.
+//
+//   first      the choices at first
+//   menus      [the choices that a menu depends on, {their values: its HTML}]; null: all above
+//   answers    {the values of all menus: [HTML of cards, HTML of the answer to each card]}
+//   source     HTML below each answer
+//   pictures   where HTML has {3} stands picture 3
+//   variants   what a place with such a class has in place of these
+//
 // The choices stand in the address behind `?NAME=`, so that a link leads to an answer.
 
 const SCRIPTS = document.currentScript.src;
-const EXPLORERS = {};
-
-const make = element; // of player.js, which every page has
-
-const pictured = (svg, ...words) => {
-  const made = make("span", { className: "pictured", innerHTML: svg });
-  made.append(...words);
-  return made;
-};
-
-const code = (text) => make("code", {}, text);
+const PARTS = `<div class="asks"></div><p class="foot" aria-hidden="true"></p><div class="gets">
+  <div class="shown"></div><div class="answer" aria-live="polite"></div></div>`;
 
 class Explorer {
   constructor(place, name, data) {
-    Object.assign(this, { place, name, data });
-    const asked = new URLSearchParams(location.search).get(name);
-    this.chosen = { ...this.first(), ...Object.fromEntries(new URLSearchParams(asked ?? "")) };
-    this.asks = make("div", { className: "asks" });
-    this.foot = make("p", { className: "foot", ariaHidden: "true" }); // on a phone, while choosing above
-    this.answer = make("div", { className: "answer" });
-    this.answer.setAttribute("aria-live", "polite");
-    this.shown = make("div", { className: "shown" }); // beside the answer, not told again
-    this.form = make("form", { onsubmit: (event) => event.preventDefault() }, this.asks, this.foot, make("div", { className: "gets" }, this.shown, this.answer));
-    this.show();
-    place.prepend(this.form); // the tables stay, for paper
-    this.watch();
+    const query = new URLSearchParams(location.search).get(name);
+    const chosen = { ...data.first, ...Object.fromEntries(new URLSearchParams(query ?? "")) };
+    const form = element("form", { innerHTML: PARTS, className: "begun" }); // of player.js
+    form.onsubmit = (event) => event.preventDefault();
+    form.oninput = ({ target }) => target.validity.valid && this.choose(target);
+    form.onclick = ({ target }) => target.name === "copy" && copyCode(target);
+    Object.assign(this, { name, data, chosen, form });
+    for (const part of ["asks", "shown", "answer", "foot"]) this[part] = form.querySelector(`.${part}`);
+    this.ask();
+    this.tell();
+    place.prepend(form); // the tables stay, for paper
   }
 
-  // On a phone the answer stays at the lower edge once half a screen of choices is seen.
-  watch() {
-    const half = { rootMargin: "0px 0px -50%" };
-    new IntersectionObserver((seen) => {
-      this.form.classList.toggle("begun", seen.at(-1).isIntersecting);
-    }, half).observe(this.asks);
+  choose({ name, value }) {
+    this.chosen[name] = value;
+    this.ask();
+    this.tell();
+    [...this.form.elements].find((input) => input.name === name && input.value === value)?.focus();
+    this.link();
   }
 
-  // The answer in a line.
-  brief() {
-    return this.answer.querySelector(".result")?.textContent ?? "";
-  }
-
-  // A choice of one: values are [value, what stands for it].
-  choice(key, legend, values, className = "") {
-    const items = values.map(([value, ...shown]) => {
-      const input = make("input", { type: "radio", name: `${this.name}-${key}`, value });
-      input.checked = String(this.chosen[key]) === String(value);
-      input.onchange = () => this.choose({ [key]: value });
-      return make("label", {}, input, make("span", {}, ...shown));
-    });
-    const title = make("legend", {}, ...[legend].flat());
-    return make("fieldset", { className: `choice ${className}` }, title, make("div", {}, ...items));
-  }
-
-  choose(change) {
-    Object.assign(this.chosen, change);
+  // Put the choices into the address; a browser forbids it to a page that was opened as a file.
+  link() {
     const address = new URL(location);
     address.searchParams.set(this.name, new URLSearchParams(this.chosen));
-    try {
-      history.replaceState(null, "", address);
-    } catch {
-      // a browser may forbid it to a page that was opened as a file
-    }
-    this.show();
+    if (address.protocol !== "file:") history.replaceState(null, "", address);
   }
 
-  // Draw the form anew, and put the focus back where it was.
-  show() {
-    const { name, value } = document.activeElement ?? {};
-    this.asks.replaceChildren(...this.choices());
-    this.shown.replaceChildren(...this.cards());
-    this.answer.replaceChildren(...this.found());
-    this.foot.textContent = this.brief();
-    if (name) [...this.form.elements].find((e) => e.name === name && e.value === value)?.focus();
+  ask() {
+    this.asks.replaceChildren();
+    this.shown.replaceChildren();
+    for (const [keys, menus] of this.data.menus) this.fill(this.asks, menus[this.key(keys)]);
+  }
+
+  tell() {
+    this.shown.replaceChildren();
+    this.answer.replaceChildren();
+    const [cards, ...answers] = this.look();
+    this.fill(this.shown, cards);
+    this.fill(this.answer, (answers[this.chosen.machine] ?? answers[0]) + (this.data.source ?? ""));
+    this.foot.textContent = this.answer.querySelector(".result, .type, .refused")?.textContent ?? "";
+  }
+
+  look() {
+    return this.data.answers[this.key()] ?? this.data.missing;
+  }
+
+  key(names) {
+    return (names?.map((name) => this.chosen[name]) ?? [...new FormData(this.form).values()]).join("|");
+  }
+
+  // A menu that does not have what is chosen keeps what it has chosen itself.
+  fill(part, html = "") {
+    part.insertAdjacentHTML("beforeend", html.replace(/\{(\d+)\}/g, (_, n) => this.data.pictures[n]));
+    for (const input of part.querySelectorAll("[type=radio]")) input.checked ||= input.value === this.chosen[input.name];
+    Object.assign(this.chosen, Object.fromEntries(new FormData(this.form)));
   }
 }
 
+const copyCode = (button) => {
+  const code = button.previousElementSibling;
+  getSelection().selectAllChildren(code); // where a browser forbids more, it can be copied by hand
+  navigator.clipboard?.writeText(code.textContent).then(() => { button.textContent = "Copied"; }, () => {});
+};
+
+// ----------------------------------------------------------------------------- costs
+
+// Where the counts of steps and loads are looked up, and a time is a sum.
+class Costs extends Explorer {
+  ask() {
+    const { bytes } = this.chosen;
+    super.ask();
+    const field = this.form.elements.bytes;
+    field.value = bytes;
+    if (!field.validity.valid) field.value = field.defaultValue;
+    this.size(field.value);
+  }
+
+  // The slider has the power of two that is nearest.
+  size(bytes) {
+    const slider = this.form.querySelector("[type=range]");
+    this.chosen.bytes = bytes;
+    slider.value = Math.round(Math.log2(Math.max(bytes, 1)));
+    slider.setAttribute("aria-valuetext", amount(bytes));
+  }
+
+  // While the bytes change the menus stay: a slider that is drawn anew lets go of its thumb.
+  choose(input) {
+    if (input.type === "radio") return super.choose(input);
+    const { bytes } = this.form.elements;
+    if (input !== bytes) bytes.value = 2 ** input.value;
+    this.size(bytes.value);
+    this.tell();
+    return this.link();
+  }
+
+  look() {
+    const { kind, network, devices, bytes } = this.chosen;
+    const { alpha, beta, source } = this.data.networks[network];
+    const [steps, load, far, needed, where] = this.data.counts[this.key().split("|").slice(0, -1).join("|")];
+    const [sent, received] = [bytes * load, bytes * needed];
+    const terms = { latency: steps * alpha, bandwidth: sent / beta };
+    const seconds = terms.latency + terms.bandwidth;
+    const bound = seconds ? `bound by ${terms.latency > terms.bandwidth ? "latency" : "bandwidth"}` : "nothing is sent";
+    const bars = Object.entries(terms).map(([term, part]) => `<i class="${term}" style="flex-grow: ${seconds && part / seconds}"></i>`);
+    const words = Object.entries(terms).map(([term, part]) => `<dt class="${term}">${term}</dt><dd>${time(part)}</dd>`);
+    const exact = sent.toLocaleString("en", { maximumFractionDigits: 1 });
+    const least = time(Math.max(far * alpha, received / beta));
+    return [
+      `<p class="price"><strong>${time(seconds)}</strong> ${bound}</p><div class="terms">${bars.join("")}</div><dl>${words.join("")}</dl>`,
+      `<p class="result">${time(seconds)} for ${kind.startsWith("a") ? "an" : "a"} ${kind} of ${amount(bytes)} on ${devices} devices (${where}): ${steps} steps, ${amount(sent)} over the busiest link.</p>
+      <p class="formula"><span>t = k α + s / β</span><span>= ${steps} × ${time(alpha)} + ${exact} B / ${scale(beta, ["B", "kB", "MB", "GB"], 1000)}/s</span>
+        <span>= ${time(terms.latency)} + ${time(terms.bandwidth)} = ${time(seconds)}</span></p>
+      <p>While no switch adds or copies, no algorithm takes less than ${least}: the farthest device is ${far} ${far === 1 ? "step" : "steps"} away, and a device must get ${amount(received)} over each of its links.</p>${source}`,
+    ];
+  }
+}
+
+const scale = (number, units, base) => {
+  const place = Math.max(units.findLastIndex((_, power) => number >= base ** power), 0);
+  return `${Number((number / base ** place).toPrecision(3)).toLocaleString("en")} ${units[place]}`;
+};
+const amount = (bytes) => scale(bytes, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
+const time = (seconds) => scale(seconds * 1e6, ["µs", "ms", "s"], 1000);
+
 // ------------------------------------------------------------------------- beginning
 
-const load = (file) => new Promise((done, fail) => {
-  document.head.append(make("script", { src: new URL(file, SCRIPTS), onload: done, onerror: fail }));
-});
-
-const begin = async (place) => {
+const begin = (place) => {
   const name = [...place.classList].find((word) => word.startsWith("explorer-")).slice("explorer-".length);
-  try {
-    await Promise.all([load(`explore_${name}.js`), load(`explorers/${name}.js`)]);
-    new EXPLORERS[name](place, name, window.shardbook[name]);
-  } catch (error) {
-    place.classList.remove("live"); // the tables are seen again
-    throw error;
-  }
+  const src = new URL(`explorers/${name}.js`, SCRIPTS); // a page that was opened as a file may read nothing else
+  const onload = () => {
+    const { variants, ...data } = window.shardbook[name];
+    const variant = [...place.classList].find((word) => word in variants);
+    const own = { name, ...data, ...variants[variant] };
+    new (name === "costs" ? Costs : Explorer)(place, own.name, own);
+  };
+  const onerror = () => place.classList.remove("live"); // the tables are shown again
+  document.head.append(element("script", { src, onload, onerror }));
 };
 
 const near = new IntersectionObserver((entries) => {
@@ -107,6 +165,6 @@ const near = new IntersectionObserver((entries) => {
 }, { rootMargin: "300px" });
 
 document.querySelectorAll(".explorer").forEach((place) => {
-  place.classList.add("live"); // its tables are not seen from now on: nothing jumps later
+  place.classList.add("live"); // its tables are hidden from now on: nothing jumps later
   near.observe(place);
 });

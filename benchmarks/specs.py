@@ -10,18 +10,17 @@ import contextlib
 import io
 import os
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
 os.environ["JAX_NUM_CPU_DEVICES"] = "8"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-import explorer_specs as asked  # noqa: E402  (after the environment)
-import jax  # noqa: E402  (after its environment)
-from records import write_table  # noqa: E402
+import explorer_specs as asked
+import jax
+from explorers import spec_code
+from records import write_table
 
-from examples.judge import Judge  # noqa: E402
-from examples.shardings import differences, notation  # noqa: E402
+from examples.judge import Judge
+from examples.shardings import differences, notation
 
 
 def refusal(error: Exception) -> str:
@@ -56,24 +55,22 @@ def state(code: str) -> dict[str, object]:
     return {"type": kind, "bytes": count, "copies": copies, "holds": holds}
 
 
-def verdict(name: str, mesh: str, spec: str) -> dict[str, object]:
+def verdict(name: str, mesh: str, shape: str, spec: str) -> dict[str, object]:
     """Return the verdict on a spec, and the part that each device holds."""
-    exercise = asked.exercise(name)
-    made, shape = exercise.meshes[mesh], asked.sizes(exercise.shape)
-    with jax.set_mesh(eval(f"jax.make_mesh({made})")):
-        answer = eval(asked.spec(spec))
-        found = Judge(differences=differences).sharding(answer, exercise.target, shape)
-        _, maps = differences(answer, exercise.target, shape)
+    meshes, target = asked.asked()[name][0], asked.stub(name)[0]
+    with jax.set_mesh(eval(f"jax.make_mesh({meshes[mesh]})")):
+        question = eval(f"jax.{spec_code(spec)}"), target, asked.sizes(shape)
+        found = Judge(differences=differences).sharding(*question)
+        _, maps = differences(*question)
     holds = notation(maps[1]) if len(maps) > 1 else ""
     return {"holds": holds, "verdict": str(found)}
 
 
-def answer_row(exercise: str, mesh: str, shape: str, spec: str) -> dict[str, object]:
-    """Return the row of one question."""
-    about = {"exercise": exercise, "mesh": mesh, "shape": shape, "spec": spec}
-    if exercise:
-        return about | verdict(exercise, mesh, spec)
-    return about | state(asked.code(asked.MESHES[mesh], shape, spec))
+def answer_row(*question: str) -> dict[str, object]:
+    """Return the row of one question: exercise or none, mesh, shape, spec."""
+    about = dict(zip(("exercise", "mesh", "shape", "spec"), question, strict=True))
+    exercise = about["exercise"]
+    return about | (verdict(*question) if exercise else state(asked.program(about)))
 
 
 def main():
