@@ -13,7 +13,6 @@ from examples.ring_cost import KINDS, MACHINES, Machine, hops, least, link_load
 from examples.ring_cost import network_cost as cost
 
 SOURCE = Path(__file__).parents[2] / "src/examples/ring_cost.py"
-INVENTED = 1e-6, 100e9  # the link of the page
 COUNTS = 2, 4, 8, 16, 32, 64, 128, 256, 512
 TWO = {16: (4, 4), 32: (4, 8), 64: (8, 8), 128: (8, 16), 256: (16, 16), 512: (16, 32)}
 THREE = {64: (4, 4, 4), 128: (4, 4, 8), 256: (4, 8, 8), 512: (8, 8, 8)}
@@ -41,20 +40,37 @@ SLIDER = f"""
 <input type="range" max="{MOST}" aria-label="bytes, in powers of two">
 <span class="number"><input type="number" name="bytes" value="{2**20}" min="0"
 max="{2**MOST}" required aria-label="bytes"> bytes</span></div></fieldset>"""
-SOURCES = (
-    "α and β from {}. What links can do at most; other traffic and the start of a "  # noqa: RUF001
-    "collective are left out."
-)
-NO_SOURCES = "α and β are invented. Find your own before you believe a time."  # noqa: RUF001
-SIZES = 2**10, 2**20, 2**30
+SOURCES = "α and β from {}. What links can do at most; "  # noqa: RUF001
+SOURCES += "other traffic and the start of a collective are left out."
+INVENTED = "α and β are invented. Find your own before you believe a time."  # noqa: RUF001
+TYPICAL = {  # what stands there without script: kind and bytes
+    "all-reduce, 1 KiB": ("all-reduce", 2**10),
+    "all-reduce, 1 MiB": ("all-reduce", 2**20),
+    "all-reduce, 1 GiB": ("all-reduce", 2**30),
+    "all-gather, 1 MiB": ("all-gather", 2**20),
+    "reduce-scatter, 1 MiB": ("reduce-scatter", 2**20),
+    "all-to-all, 1 MiB": ("all-to-all", 2**20),
+}
 
 
 def networks() -> dict[str, Machine]:
     """Return machines, and networks whose link is invented."""
     return MACHINES | {
-        name: Machine(*INVENTED, {n: [(k, way) for k in shapes[n]] for n in shapes}, ())
+        name: Machine(
+            1e-6, 100e9, {n: [(k, way) for k in shapes[n]] for n in shapes}, ()
+        )
         for name, (way, shapes) in NETWORKS.items()
     }
+
+
+def is_switch(axes) -> bool:
+    """Return whether a network is a switch, which has two algorithms."""
+    return axes[0][1] == "switch"
+
+
+def first_size(shapes) -> int:
+    """Return the number of devices at first: 64, or the most that there can be."""
+    return min(64, max(shapes))
 
 
 def data() -> dict:
@@ -65,51 +81,41 @@ def data() -> dict:
     menu = choice("kind", "Collective", kinds, "all-reduce")
     menu += choice("network", "Machine", machines, "TPU v5p")
     menu += choice("network", "Or a network whose link is invented", others, "")
-    sizes = {name: sizes_menu(machine.axes) for name, machine in networks().items()}
+    sizes, links = {}, {}
+    for name, (alpha, beta, shapes, sources) in networks().items():
+        devices, most = {str(n): str(n) for n in shapes}, str(first_size(shapes))
+        sizes[name] = choice("devices", "Devices", devices, most)
+        if is_switch(shapes[int(most)]):
+            sizes[name] += choice("how", "Algorithm", ALGORITHMS)
+        sizes[name] += SLIDER
+        found = ", ".join(f'<a href="{each}">{site(each)}</a>' for each in sources)
+        words = SOURCES.format(found) if found else INVENTED
+        source = f'<p class="versions">{words}</p>'
+        links[name] = {"alpha": alpha, "beta": beta, "source": source}
     return {
         "menus": [[[], {"": menu}], [["network"], sizes]],
-        "networks": {name: link(*of) for name, of in networks().items()},
-        "counts": {"|".join(key): counts(key, axes) for key, axes in all_choices()},
+        "networks": links,
+        "counts": {"|".join(key): counts(key, axes) for key, axes in choices()},
         "variants": {},
     }
 
 
-def sizes_menu(shapes) -> str:
-    """Return the choices of devices, of an algorithm on a switch, and of bytes."""
-    options = {str(count): str(count) for count in shapes}
-    menu = choice("devices", "Devices", options, str(min(64, max(shapes))))
-    how = choice("how", "Algorithm", ALGORITHMS) if is_switch(shapes) else ""
-    return menu + how + SLIDER
-
-
-def is_switch(shapes) -> bool:
-    """Return whether a network is a switch, which has two algorithms."""
-    return all(axes[0][1] == "switch" for axes in shapes.values())
-
-
-def link(alpha, beta, shapes, sources) -> dict:
-    """Return the link of a network, and where it comes from."""
-    links = ", ".join(f'<a href="{each}">{site(each)}</a>' for each in sources)
-    words = SOURCES.format(links) if links else NO_SOURCES
-    return {"alpha": alpha, "beta": beta, "source": f'<p class="versions">{words}</p>'}
-
-
-def all_choices():
+def choices():
     """Yield all that can be chosen: kind, network, devices, algorithm; and its axes."""
     for name, machine in networks().items():
-        ways = ALGORITHMS if is_switch(machine.axes) else [""]
-        for (count, axes), way, kind in product(machine.axes.items(), ways, KINDS):
-            key = kind, name, str(count), *filter(None, [way])
-            yield key, [(n, way or own) for n, own in axes]
+        for (count, axes), kind in product(machine.axes.items(), KINDS):
+            for way in ALGORITHMS if is_switch(axes) else [""]:
+                key = kind, name, str(count), *filter(None, [way])
+                yield key, [(n, way or own) for n, own in axes]
 
 
 def counts(key, axes) -> list:
     """Return steps, link load, the least that there can be, the network in words."""
     kind, name, count, *how = key
     words = [name, shape(networks()[name].axes[int(count)]), *map(ALGORITHMS.get, how)]
-    far, needed = map(float, least(kind, axes))
+    far, needed = least(kind, axes)
     load = float(link_load(kind, axes))
-    return [hops(kind, axes), load, far, needed, ", ".join(words)]
+    return [hops(kind, axes), load, far, float(needed), ", ".join(words)]
 
 
 def shape(axes) -> str:
@@ -134,41 +140,14 @@ def format_time(seconds) -> str:
     return f"{float(f'{seconds / unit:.3g}'):,g} {name}"
 
 
-def typical() -> list[tuple[str, int]]:
-    """Return a middle and the largest size of machines, 64 devices of others."""
-    found = []
-    for name, machine in MACHINES.items():
-        sizes = [*machine.axes]
-        found += [(name, sizes[len(sizes) // 2]), (name, sizes[-1])]
-    return found + [(name, 64) for name in NETWORKS]
-
-
-def line(name, count, cells) -> list[str]:
-    """Return a line of a table: for each pair of kind and size, steps and time."""
-    alpha, beta, shapes, _ = networks()[name]
-    found = [cost(kind, size, shapes[count], alpha, beta) for kind, size in cells]
-    costs = (f"{each.steps}: {format_time(each.seconds)}" for each in found)
-    return [f"{name}: {shape(shapes[count])}", *costs]
-
-
 def tables() -> dict[str, list[list[str]]]:
-    """Return typical costs, for those without script."""
-    sizes = [("all-reduce", size) for size in SIZES]
-    kinds = [(kind, SIZES[1]) for kind in KINDS]
-    return {
-        "Links: what a step takes, and what passes each way": [
-            ["machine", "alpha", "beta"],
-            *(
-                [name, format_time(alpha), f"{beta / 1e9:g} GB/s"]
-                for name, (alpha, beta, _, _) in MACHINES.items()
-            ),
-        ],
-        "An all-reduce of so many bytes a device: steps, and time": [
-            ["network", "1 KiB", "1 MiB", "1 GiB"],
-            *(line(*each, sizes) for each in typical()),
-        ],
-        "Collectives of 1 MiB a device: steps, and time": [
-            ["network", *KINDS],
-            *(line(*each, kinds) for each in typical()),
-        ],
-    }
+    """Return typical costs on each network, for those without script."""
+    body = []
+    for name, (alpha, beta, shapes, _) in networks().items():
+        axes = shapes[first_size(shapes)]
+        costs = [cost(*each, axes, alpha, beta) for each in TYPICAL.values()]
+        link = format_time(alpha), f"{beta / 1e9:g} GB/s"
+        times = (f"{each.steps}: {format_time(each.seconds)}" for each in costs)
+        body.append([f"{name}: {shape(axes)}", *link, *times])
+    head = ["network", "a step takes", "a link carries", *TYPICAL]
+    return {"Collectives of so many bytes a device: steps, and time": [head, *body]}

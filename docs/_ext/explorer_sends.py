@@ -92,13 +92,18 @@ def format_bytes(count) -> str:
 
 def data() -> dict:
     """Return the menus of this page and of the front page, and all answers."""
-    pictures = Pictures()
+    pictures, row = Pictures(), next(iter(rows().values()))
+    versions = [
+        f"{name} {row[name]}" for name in ("jax", "libtpu", "jax-cuda13-plugin")
+    ]
+    source = "Compiled for eight devices of each machine, without running: "
+    source += ", ".join([*versions, row["date"]])
     return {
         "first": {"machine": "1"},
         "menus": menus(pictures),
         "variants": {"door": {"menus": door_menus(pictures)}},
         "answers": answers(pictures),
-        "source": source(),
+        "source": f'<p class="versions">{source}.</p>',
         "missing": ["", "<p>That was not asked of the compilers: choose again.</p>"],
         "pictures": [*pictures],
     }
@@ -174,14 +179,11 @@ def answers(pictures) -> dict[str, list[str]]:
         for kind, axes in product(MEANS, ("x", "y", "x,y"))
     }
     found = {}
-    for *question, machine in rows():
-        if machine == MACHINES[0]:
-            three = [rows()[*question, each] for each in MACHINES]
-            explicit = explicit_words(three[0])
-            found["|".join(choices(*question))] = [
-                machine_cards(three),
-                *(answer(row, explicit, drawn) for row in three),
-            ]
+    for question in dict.fromkeys(key[:3] for key in rows()):
+        three = [rows()[*question, machine] for machine in MACHINES]
+        explicit = explicit_words(three[0]["explicit"])
+        shown = [machine_cards(three), *(answer(row, explicit, drawn) for row in three)]
+        found["|".join(choices(*question))] = shown
     return found
 
 
@@ -189,9 +191,7 @@ def choices(line, specs, result) -> list[str]:
     """Return what is chosen to ask a question of the table."""
     if line == PRODUCT:
         return ["product", *specs.split(), result]
-    if line == RESHARD:
-        return ["reshard", specs, result]
-    return ["operation", specs, line]
+    return ["reshard", specs, result] if result else ["operation", specs, line]
 
 
 def machine_cards(three) -> str:
@@ -239,28 +239,19 @@ def cut_words(kind) -> str:
     """Return where the axes of a type are cut, and into how many parts."""
     found = re.findall(r"(\d+)@\(?(x,y|y,x|x|y)", kind)
     cuts = (
-        f"{size} cut in {PARTS[over]} over {over.replace(',', ' and ')}"
-        for size, over in found
+        f"{n} cut in {PARTS[over]} over {' and '.join(over.split(','))}"
+        for n, over in found
     )
     return ", ".join(cuts) or "whole on every device"
 
 
-def explicit_words(row) -> str:
+def explicit_words(text) -> str:
     """Return the type under Explicit axes, or the refusal without whole shardings."""
-    words = re.sub(r"NamedSharding\(mesh=.*?spec=(P\(.*?\))\)", r"\1", row["explicit"])
+    words = re.sub(r"NamedSharding\(mesh=.*?spec=(P\(.*?\))\)", r"\1", text)
     typed = f"the type {code(words)}."
     if not words.startswith("["):
         typed = f"refused, {code(words)}"
     return f"<p>Under Explicit axes: {typed}</p>"
-
-
-def source() -> str:
-    """Return what compiled, in a line."""
-    row = next(iter(rows().values()))
-    names = "jax", "libtpu", "jax-cuda13-plugin"
-    versions = ", ".join([*(f"{name} {row[name]}" for name in names), row["date"]])
-    words = f"Compiled for eight devices of each machine, without running: {versions}."
-    return f'<p class="versions">{words}</p>'
 
 
 def exchange(kind, axes) -> str:

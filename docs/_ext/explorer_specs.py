@@ -59,7 +59,7 @@ FACTS = {
     "copies": "copies of each part",
     "holds": "devices, block by block",
 }
-TARGET, WIDE = "The target", 300  # of a picture: title, width
+WIDE = 300  # of a picture
 
 
 @cache
@@ -134,18 +134,17 @@ def data() -> dict:
 def form(exercise, pictures) -> dict:
     """Return the menus and the answers of an exercise, or of none."""
     meshes, shapes = asked()[exercise]
-    mine = {"|".join(k[1:]): row for k, row in rows().items() if k[0] == exercise}
-    menu = choice(
-        "mesh",
-        code("jax.make_mesh"),
-        {name: code(mesh) for name, mesh in meshes.items()},
-        "" if exercise and len(meshes) > 1 else "2x4",
-    )
+    mine = {
+        "|".join((mesh, shape, *spec.split(","))): row
+        for (name, mesh, shape, spec), row in rows().items()
+        if name == exercise
+    }
+    made = {name: code(mesh) for name, mesh in meshes.items()}
+    first = "" if exercise and len(meshes) > 1 else "2x4"
+    menu = choice("mesh", code("jax.make_mesh"), made, first)
     menu += choice("shape", "Shape", {s: code(str(sizes(s))) for s in shapes}, "16,32")
     axes = {
-        f"{name}|{shape}": axes_menu(exercise, mesh, shape)
-        for name, mesh in meshes.items()
-        for shape in shapes
+        f"{n}|{s}": axes_menu(exercise, meshes[n], s) for n in meshes for s in shapes
     }
     menus = [[[], {"": menu}], [["mesh", "shape"], axes]]
     if not exercise:
@@ -153,7 +152,8 @@ def form(exercise, pictures) -> dict:
         answers = {key: state(row, pictures) for key, row in mine.items()}
         return {"menus": menus, "answers": answers}
     target, shape = stub(exercise)
-    wanted = figure(draw(parse(target, sizes(shape)), sizes(shape)), pictures, TARGET)
+    target = draw(parse(target, sizes(shape)), sizes(shape))
+    wanted = figure(target, pictures, "The target")
     answers = {key: verdict(row, wanted, pictures) for key, row in mine.items()}
     missing = [wanted, "<p>Choose a mesh, and an entry for each axis of the array.</p>"]
     words = {"answers": answers, "missing": missing, "source": ""}
@@ -163,15 +163,10 @@ def form(exercise, pictures) -> dict:
 def axes_menu(exercise, mesh, shape) -> str:
     """Return the choice of an entry for each axis of an array."""
     options = {each: code(entry_code(each)) for each in entries(exercise, mesh)}
-    first = [] if exercise else [each for each in ("x", "y") if each in options]
+    first = [""] * 3 if exercise else ["x", "y" if "y" in options else "-", "-"]
     return "".join(
-        choice(
-            f"axis{n}",
-            f"Axis {n} of the array ({size}): split over",
-            options,
-            "" if exercise else [*first, "-", "-"][n],
-        )
-        for n, size in enumerate(sizes(shape))
+        choice(f"axis{n}", f"Axis {n} of the array ({size}): split over", options, each)
+        for n, (size, each) in enumerate(zip(sizes(shape), first, strict=False))
     )
 
 

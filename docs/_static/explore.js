@@ -19,9 +19,9 @@ class Explorer {
     const query = new URLSearchParams(location.search).get(name);
     const chosen = { ...data.first, ...Object.fromEntries(new URLSearchParams(query ?? "")) };
     const form = element("form", { innerHTML: PARTS, className: "begun" }); // of player.js
-    form.onsubmit = (event) => event.preventDefault();
-    form.oninput = ({ target }) => target.validity.valid && this.choose(target);
-    form.onclick = ({ target }) => target.name === "copy" && copyCode(target);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", ({ target }) => target.validity.valid && this.choose(target));
+    form.addEventListener("click", ({ target }) => target.name === "copy" && copyCode(target));
     Object.assign(this, { name, data, chosen, form });
     for (const part of ["asks", "shown", "answer", "foot"]) this[part] = form.querySelector(`.${part}`);
     this.ask();
