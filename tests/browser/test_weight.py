@@ -81,7 +81,7 @@ def test_each_page_loads_two_bundles_and_paints_soon():
 
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_an_explorer_is_light_and_loads_late(visit, server, name):
-    files = {f"_static/explore_{name}.js", f"_static/explorers/{name}.js"}
+    files = {f"_static/explorers/{name}.js"}
     assert weight(files) <= EXPLORER
     mark = f"explorer explorer-{name} "
     page = next(page for page in PAGES if mark in (SITE / page).read_text())
