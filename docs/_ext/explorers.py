@@ -69,8 +69,8 @@ def tables_text(name, options) -> str:
 
 def table(head, *body) -> str:
     """Return rows as a Markdown table."""
-    lines = (f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body))
-    return "\n".join(lines)
+    first, *others = (f"| {' | '.join(row)} |" for row in (head, *body))
+    return "\n".join([first, "|---" * len(head) + "|", *others])
 
 
 class Explorer(SphinxDirective):
