@@ -63,15 +63,11 @@ CASES = [
     (definite.cho_logdet, (2, 4), "complex128", ((96, 96), BLOCKS)),
 ]
 WEEKLY = [  # meshes of one row, of one column, and of one device
-    (lu.lu_factor, (3, 1), "float32", ((24, 24), BLOCKS)),
     (lu.lu_factor, (1, 8), "complex64", ((64, 64), BLOCKS)),
     (lu.lu_factor, (2, 2), "float64", ((30, 30), BLOCKS)),  # which fills no panels
     (lu.solve, (1, 8), "float64", ((64, 64), BLOCKS), ((64, 8), WHOLE)),
-    (cholesky.cho_factor, (8, 1), "complex64", ((128, 128), BLOCKS)),
     (cholesky.cho_factor, (1, 1), "float32", ((8, 8), BLOCKS)),
-    (block_qr.qr_blocks, (2, 4), "float64", ((256, 128), BLOCKS)),
     (block_qr.qr_blocks, (1, 8), "float32", ((64, 24), BLOCKS)),
-    (fft.fftn, (1, 8), "complex64", (FIELD, BLOCKS)),
     (matmul.summa, (1, 8), "complex64", (LEFT, BLOCKS), (RIGHT, BLOCKS)),
 ]
 # What they predict from is a number, or two arrays: their own tests compare.

@@ -260,12 +260,12 @@ def exchange(kind, axes) -> str:
     group = [4 * x + y for x in xs for y in ys]
     held = {number: [""] for number in range(8)}
     for place, number in enumerate(group):
-        held[number] = cells(kind, group, place)
+        held[number] = held_cells(kind, group, place)
     goals = group[1:2] if kind == "collective-permute" else group[1:]
     return cards(held, [Message(0, goal) for goal in goals], shape=(2, 4)).svg
 
 
-def cells(kind, group, place) -> list:
+def held_cells(kind, group, place) -> list:
     """Return what a device of a group has after a collective; None is missing."""
     total = Cell(tuple(group))
     if kind == "all-reduce":

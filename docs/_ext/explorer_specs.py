@@ -141,7 +141,8 @@ def form(exercise, pictures) -> dict:
     }
     made = {name: code(mesh) for name, mesh in meshes.items()}
     first = "" if exercise and len(meshes) > 1 else "2x4"
-    menu = choice("mesh", code("jax.make_mesh"), made, first)
+    menu = '<p class="here">Or choose the answer here.</p>' if exercise else ""
+    menu += choice("mesh", code("jax.make_mesh"), made, first)
     menu += choice("shape", "Shape", {s: code(str(sizes(s))) for s in shapes}, "16,32")
     axes = {
         f"{n}|{s}": axes_menu(exercise, meshes[n], s) for n in meshes for s in shapes
