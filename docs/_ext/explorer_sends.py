@@ -13,6 +13,7 @@ from examples.pictures import draw
 
 SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 MACHINES = ["CPU", "TPU v5p", "H100"]
+COMPILERS = "jax", "libtpu", "jax-cuda13-plugin"
 PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
 UNITS = (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")
 PARTS = {"x": 2, "y": 4, "x,y": 8, "y,x": 8}  # of an axis cut over these
@@ -93,9 +94,7 @@ def format_bytes(count) -> str:
 def data() -> dict:
     """Return the menus of this page and of the front page, and all answers."""
     pictures, row = Pictures(), next(iter(rows().values()))
-    versions = [
-        f"{name} {row[name]}" for name in ("jax", "libtpu", "jax-cuda13-plugin")
-    ]
+    versions = [f"{name} {row[name]}" for name in COMPILERS]
     source = "Compiled for eight devices of each machine, without running: "
     source += ", ".join([*versions, row["date"]])
     return {
@@ -237,11 +236,10 @@ def steps(row):
 
 def cut_words(kind) -> str:
     """Return where the axes of a type are cut, and into how many parts."""
-    found = re.findall(r"(\d+)@\(?(x,y|y,x|x|y)", kind)
-    cuts = (
-        f"{n} cut in {PARTS[over]} over {' and '.join(over.split(','))}"
-        for n, over in found
-    )
+    cuts = [
+        f"{size} cut in {PARTS[axes]} over {axes.replace(',', ' and ')}"
+        for size, axes in re.findall(r"(\d+)@\(?(x,y|y,x|x|y)", kind)
+    ]
     return ", ".join(cuts) or "whole on every device"
 
 
@@ -292,16 +290,13 @@ def tables() -> dict[str, list[list[str]]]:
     """Return the bytes that a device sends, for those without script."""
     every = {line: f"`{line}`" for line in lines()}
     cuts, orders = ({text: f"`{spec_code(text)}`" for text in each} for each in specs())
+    of_operations = table(every, cuts, cell)
+    of_products = table(cuts, cuts, lambda x, w: cell(PRODUCT, f"{x} {w}"))
+    of_moves = table(orders, orders, lambda old, new: cell(RESHARD, old, new))
     return {
-        f"Sent by a device, arrays in all these ways ({THREE})": table(
-            every, cuts, cell
-        ),
-        f"`x @ w`, rows: x; columns: w ({THREE})": table(
-            cuts, cuts, lambda x, w: cell(PRODUCT, f"{x} {w}")
-        ),
-        f"jax.reshard from spec (rows) to spec (columns) ({THREE})": table(
-            orders, orders, lambda old, new: cell(RESHARD, old, new)
-        ),
+        f"Sent by a device, arrays in all these ways ({THREE})": of_operations,
+        f"`x @ w`, rows: x; columns: w ({THREE})": of_products,
+        f"jax.reshard from spec (rows) to spec (columns) ({THREE})": of_moves,
     }
 
 
