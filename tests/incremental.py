@@ -7,6 +7,7 @@ other files, about the engine and about what every page and module promises, alw
 
 import ast
 import re
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -15,9 +16,8 @@ import pytest
 
 from book.marks import (
     ROOT,
-    are_unchanged,
     cache_folder,
-    delete_mark,
+    delete_marks,
     describe_environment,
     digest,
     read_mark,
@@ -26,84 +26,79 @@ from book.marks import (
 )
 
 CLUSTER = "tests/cluster"
-ENGINE_TESTS = re.compile(r"tests/(test_\w+\.py|browser/)")
-TABLE = re.compile(r"(docs/(.*/)?data|tests/readers|tests/search)/[^/]+\.(csv|toml)")
-WORD = re.compile(r"\w+")
 TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
 
 
-def module_of(name: str) -> str:
-    """Return the module that a file belongs to, such as `halo`, if it is of one."""
-    file = Path(name)
-    return file.parent.name if file.parts[0] == "tests" else file.stem
+def tests_of_modules() -> list[str]:
+    """Return the test files that belong to one module or launch file."""
+    return [name for name in tracked_files() if TESTS.fullmatch(name)]
 
 
-def words_of(name: str) -> set[str]:
-    """Return the words of what a file imports, and of its strings, docstrings apart."""
-    tree = ast.parse((ROOT / name).read_text())
-    nodes = [*ast.walk(tree)]
-    docs = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
-    found = [
-        n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in docs
-    ]
+@cache
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a program's strings, and `NAME.py` for what it imports."""
+    nodes = [*ast.walk(ast.parse((ROOT / name).read_text()))]
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    found = set()
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            found += [getattr(node, "module", ""), *(each.name for each in node.names)]
-    return {
-        word for text in found if isinstance(text, str) for word in WORD.findall(text)
-    }
-
-
-def words_in(name: str) -> set[str]:
-    """Return the words of a file of tests, and of the programs that it names."""
-    words = words_of(name)
-    programs = (
-        each
-        for each in tracked_files()
-        if each.endswith(".py") and not each.startswith("src/examples/")
-    )
-    return words.union(*(words_of(n) for n in programs if Path(n).stem in words))
+            places = getattr(node, "module", ""), *(each.name for each in node.names)
+            found |= {f"{word}.py" for p in places if p for word in p.split(".")}
+        elif isinstance(node, ast.Constant) and id(node) not in docs:
+            text = str(node.value)
+            found |= {*re.findall(r"\w+", text), *re.findall(r"[\w-]+\.\w+", text)}
+    return frozenset(found)
 
 
 @cache
 def inputs_of_tests(test: str) -> frozenset[str]:
-    """Return what the tests of one module may depend on.
+    """Return the files that the tests of one module may depend on.
 
-    That is the whole tree but other modules, and their tests, of which no word is in
-    the tests (no module imports another), prose that they do not name, and tables of
-    pages and of readers that neither they nor their programs name.
+    Those are its folder, what is launched, settings of the project; programs that its
+    tests, or these programs in turn, import or name; and modules, pages and data that
+    one of them names. No module imports another.
     """
-    files, text = tracked_files(), (ROOT / test).read_text()
-    modules = {
-        module_of(n) for n in files if n.startswith(("src/examples/", "launch/"))
-    }
-    words = words_in(test)
-    others = modules - {module_of(test)} - words
+    files, own = tracked_files(), str(Path(test).parent)
+    apart = "src/examples/", "tests/browser/", "tests/cluster/"
+    programs = {n for n in files if n.endswith(".py") and not n.startswith(apart)}
+    found = {n for n in files if n.startswith(f"{own}/") and n.endswith(".py")}
+    found, reached, words = found | {"tests/conftest.py"}, set(), set()
+    while found:
+        reached |= found
+        words = words.union(*map(words_of, found))
+        found = {name for name in programs if Path(name).name in words} - reached
 
     def belongs(name: str) -> bool:
-        if name.endswith(".md"):
-            return name.removeprefix("docs/") in text
-        if TABLE.match(name):
-            return Path(name).stem in words
-        of_module = name.startswith(("src/examples/", "tests/"))
-        is_other = of_module and module_of(name) in others
-        return not is_other and not ENGINE_TESTS.match(name)
+        file = Path(name)
+        if name.startswith("src/examples/"):
+            return bool({file.stem, file.name} & {*words, Path(own).name, "__init__"})
+        always = name.startswith(("launch/", f"{own}/")) or file.name == "__init__.py"
+        if always or name in reached:
+            return True
+        is_other = f"{file.parent}/test_{file.parent.name}.py" in files
+        is_setting = name == file.name and file.suffix != ".md"
+        is_data = file.suffix and file.name in words
+        return not is_other and file.suffix != ".py" and (is_setting or is_data)
 
     return frozenset(filter(belongs, files))
 
 
-def register(config):
-    """Leave out what has passed, unless only some of the tests are to run."""
-    if hasattr(config, "workerinput"):  # a worker leaves out what it is told to
-        ignore(config, config.workerinput.get("had_passed", ()))
+# ---------------------------------------------------------------------- the plugin
+
+
+def pytest_configure(config):
+    """Leave out what has passed; a worker leaves out the same."""
+    if hasattr(config, "workerinput"):
+        config.option.ignore = config.workerinput.get("marked")
     elif cache_folder() and tracked_files():
         config.pluginmanager.register(Recorder(config))
 
 
-def ignore(config, names):
-    """Do not collect these files."""
-    ignored = [str(ROOT / name) for name in names]
-    config.option.ignore = [*(config.option.ignore or ()), *ignored]
+def pytest_collection_finish(session):
+    """Let each report say how many tests of its file there are."""
+    counts = Counter(item.location[0] for item in session.items)
+    for item in session.items:
+        item.user_properties.append(("tests_of_file", counts[item.location[0]]))
 
 
 def is_whole(config) -> bool:
@@ -115,79 +110,65 @@ def is_whole(config) -> bool:
     return (testpaths or config.args == [CLUSTER]) and not any(chosen)
 
 
-def file_of(nodeid: str) -> str:
-    """Return the file of a test."""
-    return nodeid.partition("::")[0]
-
-
-def tests_of_modules() -> list[str]:
-    """Return the test files that belong to one module or launch file."""
-    return [name for name in tracked_files() if TESTS.fullmatch(name)]
-
-
 class Recorder:
     """Leaves out the files that have a mark, and marks those whose tests all pass."""
 
     def __init__(self, config):
         """Look for marks."""
-        self.half, self.is_whole = config.option.markexpr, is_whole(config)
-        self.environment = describe_environment("slurmctld", "mpirun", "openssl")
+        self.start, self.is_whole = time.time(), is_whole(config)
+        programs = "slurmctld -V", "mpirun --version", "openssl version"
+        chosen = *config.args, *config.getini("python_files"), config.option.markexpr
+        self.environment, self.part = (
+            describe_environment(*programs),
+            digest((), *chosen),
+        )
         self.files = {*tests_of_modules()}
-        self.done, self.expected = Counter(), Counter()
-        self.not_passed, self.before = set(), {}
-        places = tuple(map(file_of, config.args))  # a cluster needs no fuzzing
-        here = (name for name in self.files if name.startswith(places))
-        for name in here if self.is_whole else ():
-            if (text := read_mark(self.key(name))) is not None:
-                self.before[name] = int(text)
-        ignore(config, self.before)
-
-    def key(self, name) -> str:
-        """Return the mark of a test file."""
-        words = name, self.half, self.environment
-        return digest("tests", inputs_of_tests(name), *words)
+        self.done, self.not_passed, self.marked = Counter(), set(), {}
+        if self.is_whole:
+            found = {name: read_mark(self.mark(name)) for name in self.files}
+            self.marked = {name: int(count) for name, count in found.items() if count}
+            config.option.ignore = [str(ROOT / name) for name in self.marked]
 
     @pytest.hookimpl(optionalhook=True)  # without xdist there is none
     def pytest_configure_node(self, node):
         """Send a worker the files to leave out."""
-        node.workerinput["had_passed"] = [*self.before]
+        node.workerinput["marked"] = node.config.option.ignore
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, ids):
-        """Count the tests of each file, as a worker collected them."""
-        self.expected = Counter(map(file_of, ids))
+    def mark(self, name: str) -> str:
+        """Return the mark of the tests of a file that this run selects."""
+        return f"{self.content(name)}-{self.part}"
 
-    def pytest_collection_finish(self, session):
-        """Count the tests of each file, where there are no workers."""
-        if session.items:
-            self.expected = Counter(file_of(item.nodeid) for item in session.items)
+    def content(self, name: str) -> str:
+        """Return how all marks of a file of tests begin."""
+        return digest(inputs_of_tests(name), name, self.environment)
+
+    def are_unchanged(self, names) -> bool:
+        """Return whether no file was written to since the tests began."""
+        files = [ROOT / name for name in names]
+        return all(f.is_file() and f.stat().st_mtime < self.start for f in files)
 
     def pytest_runtest_logreport(self, report):
         """Mark a file when its last test has passed; a failure deletes its mark."""
-        name = file_of(report.nodeid)
-        if name not in self.files:
+        if (name := report.location[0]) not in self.files:
             return
-        if (
-            not report.passed
-            or hasattr(report, "wasxfail")
-            or "weekly" in report.keywords
-        ):
-            self.not_passed.add(name)  # a weekly test may be of random cases
         if report.failed:
-            delete_mark(self.key(name))
+            delete_marks(self.content(name))
+        is_sure = report.passed and not hasattr(report, "wasxfail")
+        if not is_sure or "weekly" in report.keywords:  # that may be of random cases
+            self.not_passed.add(name)
         self.done[name] += report.when == "teardown"
-        is_last = report.when == "teardown" and self.done[name] == self.expected[name]
+        is_last = self.done[name] == dict(report.user_properties)["tests_of_file"]
         passed = is_last and self.is_whole and name not in self.not_passed
-        if passed and are_unchanged(inputs_of_tests(name)):
-            write_mark(self.key(name), str(self.done[name]))
+        if passed and self.are_unchanged(inputs_of_tests(name)):
+            write_mark(self.mark(name), str(self.done[name]))
 
     def pytest_terminal_summary(self, terminalreporter):
         """Print how many tests had passed before."""
-        if self.before:
-            count, files = sum(self.before.values()), len(self.before)
+        if self.marked:
+            count, files = sum(self.marked.values()), len(self.marked)
             terminalreporter.write_line(f"{count} tests of {files} files had passed")
 
     def pytest_sessionfinish(self, session, exitstatus):
         """Take it for success that there is nothing to run, if all had passed."""
-        if exitstatus == 5 and self.before:
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.marked:
             session.exitstatus = 0

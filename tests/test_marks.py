@@ -5,159 +5,150 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import incremental
 import pytest
 
 from book import marks
 
-ROOT = Path(__file__).parents[1]
-CONFTEST = """
-import incremental
-
-def pytest_configure(config):
-    incremental.register(config)
-"""
-SETTINGS = """
-[tool.pytest]
-testpaths = ["tests"]
-pythonpath = ["src", "tests"]
-"""
 FILES = {
-    "pyproject.toml": SETTINGS,
-    "tests/conftest.py": CONFTEST,
+    "pyproject.toml": '[tool.pytest]\ntestpaths = ["tests"]\n'
+    'pythonpath = ["src", "tests", "tools"]\n',
+    "tests/conftest.py": 'pytest_plugins = ["incremental"]\n',
     "src/examples/__init__.py": "",  # else the book's own is found before it
     "src/examples/halo.py": "width = 1\n",
     "src/examples/lu.py": "n = 1\n",
-    "tests/halo/test_halo.py": "from examples import halo\ndef test_a():\n    halo\n",
+    "src/book/__init__.py": "",
+    "src/book/page.py": "",
+    "tools/measure.py": 'PROGRAM = "tools/play.py"\n',
+    "tools/play.py": "",
+    "tools/gate.py": "",
+    "tests/halo/test_halo.py": "import measure\nfrom examples import halo\n"
+    "def test_a():\n    assert (halo.width, 'data/halo.csv')\n",
+    "tests/halo/cases.jsonl": "",
     "tests/lu/test_lu.py": "from examples import lu\ndef test_b():\n    assert lu.n\n",
+    "tests/lu/cases.jsonl": "",
     "tests/test_engine.py": "def test_c():\n    pass\n",
-    "docs/page.md": "words\n",
+    "tests/browser/conftest.py": "",
+    "docs/halo.md": "words\n",
     "docs/data/halo.csv": "1\n",
-    "docs/data/other.csv": "1\n",
-    ".gitignore": "__pycache__/\n.pytest_cache/\n",
+    "docs/data/lu.csv": "1\n",
+    "docs/_static/halo.css": "",
+    "docs/_ext/cells.py": "",
+    ".gitignore": "__pycache__/\n",
+}
+FILES |= {
+    name: (marks.ROOT / name).read_text()
+    for name in ("src/book/marks.py", "tests/incremental.py")
 }
 ALL = {"test_a", "test_b", "test_c"}
 
 
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory):
-    """Make a checkout of two modules, one test of each, and one of the engine.
-
-    Return it, and a cache with the marks of its tests.
-    """
+def original(tmp_path_factory):
+    """Make a checkout of two modules, and marks of their tests beside it."""
     folder = tmp_path_factory.mktemp("original")
-    project, cache = folder / "project", folder / "cache"
     for name, text in FILES.items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
-    (project / "src/book").mkdir(parents=True)
-    for name in "src/book/marks.py", "tests/incremental.py":
-        shutil.copy(ROOT / name, project / name)
-    (project / "src/book/__init__.py").touch()
-    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
-    subprocess.run(["git", "add", "-A"], cwd=project, check=True)
-    assert run(project, SHARDBOOK_CACHE=str(cache)) == (0, ALL)
-    return project, cache
+        file = folder / "project" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    for words in ("init", "-q"), ("add", "-A"):
+        subprocess.run(["git", *words], cwd=folder / "project", check=True)
+    marks_of_it = {"SHARDBOOK_CACHE": str(folder / "cache")}
+    assert run(folder / "project", **marks_of_it) == (0, ALL)
+    return folder
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """Put marks into a folder of the test."""
+def project(original, tmp_path, monkeypatch):
+    """Copy the checkout and its marks."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def project(originals, tmp_path, cache):
-    """Copy the checkout; no test of it has a mark."""
-    return shutil.copytree(originals[0], tmp_path / "project")
-
-
-@pytest.fixture
-def proved(originals, project, cache):
-    """Copy the marks, too."""
-    shutil.copytree(originals[1], cache)
-    return project
+    return tmp_path / "project"
 
 
 def run(folder, *words, **variables):
-    """Run the tests of a checkout; return the names of those that ran."""
+    """Run the tests of a checkout; return the exit code, and which ran."""
     command = sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
     done = subprocess.run(
         command, cwd=folder, env=clean, capture_output=True, text=True, check=False
     )
-    lines = (line.split() for line in done.stdout.splitlines() if "::" in line)
-    ran = {line[0].partition("::")[2] for line in lines if "::" in line[0]}
-    return done.returncode, ran
+    return done.returncode, {name for name in ALL if f"::{name} " in done.stdout}
 
 
-def marks_in(cache) -> int:
-    """Count marks."""
-    return sum(1 for _ in cache.glob("marks/*"))
+def count_marks() -> int:
+    return sum(1 for _ in marks.cache_folder().glob("marks/*"))
 
 
-def test_another_checkout_leaves_out_what_has_passed(proved):
-    assert run(proved) == (0, {"test_c"})
-    assert run(proved, JAX_ENABLE_X64="1") == (0, ALL)
-    (proved / "docs/data.csv").touch()  # which git does not know
-    assert run(proved) == (0, ALL)
+def test_another_checkout_leaves_out_what_has_passed(project):
+    assert run(project) == (0, {"test_c"})
+    assert run(project, JAX_ENABLE_X64="1") == (0, ALL)
+    (project / "docs/data.csv").touch()  # which git does not know
+    assert run(project) == (0, ALL)
 
 
-def test_workers_mark_and_leave_out_the_same(proved, cache):
-    (proved / "src/examples/halo.py").write_text("width = 2\n")
-    assert run(proved, "-pxdist", "-n2") == (0, {"test_a", "test_c"})
-    assert marks_in(cache) == 3
+def test_workers_mark_and_leave_out_the_same(project):
+    (project / "src/examples/halo.py").write_text("width = 2\n")
+    assert run(project, "-pxdist", "-n2") == (0, {"test_a", "test_c"})
+    assert count_marks() == 3
 
 
-def test_a_change_runs_what_depends_on_it(proved):
+def test_a_change_runs_what_depends_on_it(project):
+    apart = "docs/halo.md", "docs/data/lu.csv", "docs/_static/halo.css", "tools/gate.py"
+    apart += "docs/_ext/cells.py", "src/book/page.py", "tests/browser/conftest.py"
     for changed, again in (
-        ("docs/page.md", set()),
-        ("docs/data/other.csv", set()),
-        ("docs/data/halo.csv", {"test_a"}),
-        ("src/examples/halo.py", {"test_a"}),
-        ("tests/lu/test_lu.py", {"test_b"}),
-        ("pyproject.toml", {"test_a", "test_b"}),
+        (apart, set()),
+        (["docs/data/halo.csv"], {"test_a"}),
+        (["tools/play.py"], {"test_a"}),
+        (["src/examples/halo.py"], {"test_a"}),
+        (["tests/halo/new.jsonl"], {"test_a"}),
+        (["tests/lu/cases.jsonl"], {"test_b"}),
+        (["pyproject.toml"], {"test_a", "test_b"}),
     ):
-        with (proved / changed).open("a") as file:
-            file.write("\n")
-        assert run(proved) == (0, again | {"test_c"})
+        for name in changed:
+            with (project / name).open("a") as file:
+                file.write("\n")
+        subprocess.run(["git", "add", "-A"], cwd=project, check=True)
+        assert run(project) == (0, again | {"test_c"})
 
 
-def test_only_a_file_whose_tests_have_all_run_and_passed_is_marked(project, cache):
+def test_only_a_file_whose_tests_have_all_run_and_passed_is_marked(project):
+    shutil.rmtree(marks.cache_folder())
     for words in ["-k", "test_a"], ["tests/halo"], ["-x"]:
         assert run(project, *words)[0] == 0
-    assert marks_in(cache) == 0
-    text = "import pytest\ndef test_a():\n    pytest.skip('no')\n"
-    (project / "tests/halo/test_halo.py").write_text(text)
-    run(project)
-    assert marks_in(cache) == 1
+    assert count_marks() == 0
+    skip = "import pytest\ndef test_a():\n    pytest.skip('no')\n"
+    (project / "tests/halo/test_halo.py").write_text(skip)
+    write = f"from pathlib import Path\nPath(r'{project}/tests/lu/new').touch()\n"
+    write += f"Path(r'{project}/src/examples/lu.py').write_text('n = 2')\n"
+    with (project / "tests/lu/test_lu.py").open("a") as file:
+        file.write(write)
+    assert run(project) == (0, ALL)
+    assert count_marks() == 0
 
 
-def test_a_failure_deletes_the_mark_of_the_same_content(project, cache):
+def test_a_failure_deletes_the_mark_of_the_same_content(project):
     text = "import os\ndef test_a():\n    assert 'FAIL' not in os.environ\n"
     (project / "tests/halo/test_halo.py").write_text(text)
-    assert run(project)[0] == 0
-    assert marks_in(cache) == 2
+    assert run(project) == (0, {"test_a", "test_c"})
+    assert count_marks() == 3
     assert run(project, "tests/halo/test_halo.py", FAIL="1")[0] == 1
-    assert marks_in(cache) == 1
+    assert count_marks() == 2
 
 
-def test_a_mark_is_void_after_two_weeks(cache):
+def test_a_mark_is_void_after_two_weeks(project):
     marks.write_mark("key", "text")
     assert marks.read_mark("key") == "text"
     old = time.time() - marks.LIFE - 1
-    os.utime(cache / "marks/key", (old, old))
+    os.utime(marks.cache_folder() / "marks/key", (old, old))
     assert marks.read_mark("key") is None
 
 
 @pytest.mark.weekly
 @pytest.mark.parametrize("test", sorted(incremental.tests_of_modules()))
 def test_the_tests_of_a_module_need_nothing_else(tmp_path, test):
-    """They pass in a tree that has what the mark digests, and no more."""
     for name in incremental.inputs_of_tests(test):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(marks.ROOT / name, tmp_path / name, follow_symlinks=False)
