@@ -11,15 +11,14 @@ from jax.sharding import AxisType
 
 def devices(shape=(2, 4), kind=AxisType.Explicit, names=("x", "y", "z")):
     """Put a mesh of this shape in context, on as many devices as it takes."""
-    some, kinds = jax.devices()[: math.prod(shape)], (kind,) * len(shape)
-    mesh = jax.make_mesh(shape, names[: len(shape)], kinds, devices=some)
-    return jax.set_mesh(mesh)
+    some = jax.devices()[: math.prod(shape)]
+    return jax.set_mesh(mesh_of(*shape, devices=some, kind=kind, names=names))
 
 
-def mesh_of(*sizes, devices=None, kind=AxisType.Explicit):
+def mesh_of(*sizes, devices=None, kind=AxisType.Explicit, names=("x", "y", "z")):
     """Return a mesh of one to three axes, on all devices or on these."""
-    names = ("x", "y", "z")[: len(sizes)]
-    return jax.make_mesh(sizes, names, (kind,) * len(sizes), devices=devices)
+    count = len(sizes)
+    return jax.make_mesh(sizes, names[:count], (kind,) * count, devices=devices)
 
 
 def on(mesh, *spec):
@@ -50,10 +49,7 @@ def factors(specs, sizes, dtype):
     arrays = random.normal(size=(m, k)), random.normal(size=(k, n))
     if jnp.issubdtype(dtype, jnp.complexfloating):
         arrays = [array * (1 + 2j) + 3j * array**2 for array in arrays]
-    return [
-        jax.device_put(jnp.asarray(array, dtype), spec)
-        for array, spec in zip(arrays, specs, strict=True)
-    ]
+    return jax.device_put([jnp.asarray(array, dtype) for array in arrays], [*specs])
 
 
 def distribute(a):
