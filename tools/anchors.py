@@ -1,8 +1,8 @@
-"""Check that links from elsewhere go on working: `tools/anchors.py docs/_build/html`.
+"""Write a page of links to all that must stay: `tools/anchors.py docs/_build/html`.
 
-`tests/anchors.txt` lists each heading and target that was ever published: the site must
-have them all; `--keep` before the folder adds its new ones. What `llms.txt` leads to
-must be there, too. All other links inside the site lychee follows (`nox -s links`).
+It lies beside the site, and `nox -s links` follows it: to each heading and target that
+was ever published (`tests/anchors.txt`; `--keep` before the folder adds those of the
+site), and to the files of `llms.txt`.
 """
 
 import html
@@ -10,54 +10,33 @@ import re
 import sys
 from pathlib import Path
 
+from bs4 import BeautifulSoup
+
 PUBLISHED = Path(__file__).resolve().parents[1] / "tests/anchors.txt"
-ANCHOR = re.compile(r'<(\w+)\b[^>]*? id="([^"]+)"')
-TARGETS = "div", "dl", "dt", "section", "span"  # in the text of a page
+TARGETS = "article :is(div, dl, dt, section, span)[id]"
 OF_A_CELL = re.compile(r"cell-[0-9a-f]{6}(?:-\d+)?")  # which goes when the cell changes
 
 
-def anchors(text) -> list[tuple[str, str]]:
-    """Return the anchors of a page, each with the kind of its element."""
-    return [(tag, html.unescape(name)) for tag, name in ANCHOR.findall(text)]
+def find_targets(site: Path) -> set[str]:
+    """Return the headings and other targets in the text of each page."""
+    found = set()
+    for file in site.rglob("*.html"):
+        tags = BeautifulSoup(file.read_text(), "html.parser").select(TARGETS)
+        page, names = file.relative_to(site), {tag["id"] for tag in tags}
+        found |= {f"{page}#{name}" for name in names if not OF_A_CELL.fullmatch(name)}
+    return found
 
 
-def targets(text) -> set[str]:
-    """Return the headings and other targets in the text of a page."""
-    inside = re.search(r"<article.*</article>", text, re.S)
-    found = anchors(inside[0]) if inside else []
-    return {n for tag, n in found if tag in TARGETS and not OF_A_CELL.fullmatch(n)}
-
-
-def find_faults(pages, site) -> list[str]:
-    """Return the published addresses and the files of `llms.txt` that are gone."""
-    every = {f"{page}#{n}" for page, text in pages.items() for _, n in anchors(text)}
-    gone = {*PUBLISHED.read_text().split()} - every
-    llms = re.findall(r"\]\(([^):]+)\)", (site / "llms.txt").read_text())
-    found = [f"BROKEN {each} was published, and is gone" for each in sorted(gone)]
-    missing = (file for file in llms if not (site / file).is_file())
-    return [*found, *(f"BROKEN llms.txt has a link to {file}" for file in missing)]
-
-
-def add_published(pages):
-    """Add the targets of the site to those that were published."""
-    known = {*PUBLISHED.read_text().split()}
-    for page, text in pages.items():
-        known |= {f"{page}#{name}" for name in targets(text)}
-    PUBLISHED.write_text("\n".join(sorted(known)) + "\n")
-
-
-def main(*options, folder) -> int:
-    """Check the site in a folder, or keep its targets; return 1 if some are gone."""
-    site = Path(folder)
-    files = (f for f in site.rglob("*.html") if "_static" not in f.parts)
-    pages = {file.relative_to(site).as_posix(): file.read_text() for file in files}
-    if "--keep" in options:
-        add_published(pages)
-    found = find_faults(pages, site)
-    print(*found, f"{len(found)} addresses are gone", sep="\n")
-    return int(bool(found))
+def main(site: Path, published: Path = PUBLISHED, keep=False):
+    """Write the page of links, and perhaps add the site's targets to the published."""
+    names = {*published.read_text().split()}
+    if keep:
+        names |= find_targets(site)
+        published.write_text("".join(f"{name}\n" for name in sorted(names)))
+    names |= {*re.findall(r"\]\(([^):]+)\)", (site / "llms.txt").read_text())}
+    links = (f'<a href="{site.name}/{html.escape(name)}"></a>\n' for name in names)
+    site.with_name("published.html").write_text("".join(sorted(links)))
 
 
 if __name__ == "__main__":
-    *options, folder = sys.argv[1:]
-    sys.exit(main(*options, folder=folder))
+    main(Path(sys.argv[-1]), keep="--keep" in sys.argv)

@@ -2,7 +2,6 @@
 
 import csv
 import datetime
-import io
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -36,17 +35,16 @@ def write_table(path: Path, rows: Iterable[Row], order=(), packages=("jax",)):
             were not measured again stay, and all rows stand in this order.
         packages: those whose versions matter.
     """
-    today = versions(packages) | {"date": datetime.date.today().isoformat()}
-    rows, old, order = [row | today | row for row in rows], read_table(path), [*order]
+    now = versions(packages) | {"date": datetime.date.today().isoformat()}
+    rows, old, order = [row | now | row for row in rows], read_table(path), [*order]
     names = dict.fromkeys(name for row in [*old[:1], *rows] for name in row)
     if order:
         first = [*names][: len(order[0])]
         found = {tuple(str(row[name]) for name in first): row for row in [*old, *rows]}
         rows = [found[key] for key in order if key in found]
     columns = [name for name in names if any(name in row for row in rows)]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text.getvalue())
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,4 +1,4 @@
-"""Measure tables beside pages again: `tools/remeasure.py [NAME ...] [-- WORD ...]`.
+"""Measure tables beside pages again: `nox -s remeasure -- [NAME ...] [-- WORD ...]`.
 
 Words go to each measurement. A program that fails leaves the rows that it did not
 measure, and the others go on. New values beside old ones:
@@ -48,15 +48,12 @@ CPU = {
 
 
 def main(*arguments: str) -> str:
-    """Run the measurements of these names, or all; return what is wrong, or nothing."""
+    """Run the measurements of these names, or all; return what failed, or nothing."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    names, words = arguments[:end] or COMMANDS, arguments[end + 1 :]
-    if unknown := {*names} - COMMANDS.keys():
-        return f"no {', '.join(unknown)}: name some of {', '.join(COMMANDS)}"
     failed = []
-    for name in names:
+    for name in arguments[:end] or COMMANDS:
         print(f"== {name}", flush=True)
-        command = [*shlex.split(COMMANDS[name]), *words]
+        command = [*shlex.split(COMMANDS[name]), *arguments[end + 1 :]]
         if subprocess.call(command, cwd=ROOT, env=os.environ | CPU):
             failed.append(name)
     return f"failed: {', '.join(failed)}" if failed else ""
