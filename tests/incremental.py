@@ -26,6 +26,7 @@ from book.marks import (
 )
 
 CLUSTER = "tests/cluster"
+START = time.time()
 TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
 
 
@@ -101,6 +102,12 @@ def pytest_collection_finish(session):
         item.user_properties.append(("tests_of_file", counts[item.location[0]]))
 
 
+def are_unchanged(names) -> bool:
+    """Return whether no file was written to since the tests began."""
+    files = [ROOT / name for name in names]
+    return all(f.is_file() and f.stat().st_mtime < START for f in files)
+
+
 def is_whole(config) -> bool:
     """Return whether all tests run that the marker expression selects."""
     option = config.option
@@ -115,7 +122,7 @@ class Recorder:
 
     def __init__(self, config):
         """Look for marks."""
-        self.start, self.is_whole = time.time(), is_whole(config)
+        self.is_whole = is_whole(config)
         programs = "slurmctld -V", "mpirun --version", "openssl version"
         chosen = *config.args, *config.getini("python_files"), config.option.markexpr
         self.environment, self.part = (
@@ -142,11 +149,6 @@ class Recorder:
         """Return how all marks of a file of tests begin."""
         return digest(inputs_of_tests(name), name, self.environment)
 
-    def are_unchanged(self, names) -> bool:
-        """Return whether no file was written to since the tests began."""
-        files = [ROOT / name for name in names]
-        return all(f.is_file() and f.stat().st_mtime < self.start for f in files)
-
     def pytest_runtest_logreport(self, report):
         """Mark a file when its last test has passed; a failure deletes its mark."""
         if (name := report.location[0]) not in self.files:
@@ -159,7 +161,7 @@ class Recorder:
         self.done[name] += report.when == "teardown"
         is_last = self.done[name] == dict(report.user_properties)["tests_of_file"]
         passed = is_last and self.is_whole and name not in self.not_passed
-        if passed and self.are_unchanged(inputs_of_tests(name)):
+        if passed and are_unchanged(inputs_of_tests(name)):
             write_mark(self.mark(name), str(self.done[name]))
 
     def pytest_terminal_summary(self, terminalreporter):
