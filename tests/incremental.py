@@ -14,16 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from book.marks import (
-    ROOT,
-    cache_folder,
-    delete_marks,
-    describe_environment,
-    digest,
-    read_mark,
-    tracked_files,
-    write_mark,
-)
+from book import marks
+from book.marks import ROOT
 
 CLUSTER = "tests/cluster"
 START = time.time()
@@ -32,7 +24,7 @@ TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
 
 def tests_of_modules() -> list[str]:
     """Return the test files that belong to one module or launch file."""
-    return [name for name in tracked_files() if TESTS.fullmatch(name)]
+    return [name for name in marks.tracked_files() if TESTS.fullmatch(name)]
 
 
 @cache
@@ -48,6 +40,9 @@ def words_of(name: str) -> frozenset[str]:
         elif isinstance(node, ast.Constant) and id(node) not in docs:
             text = str(node.value)
             found |= {*re.findall(r"\w+", text), *re.findall(r"[\w-]+\.\w+", text)}
+            found |= {
+                f"{name}.py" for name in re.findall(r"(?:from|import) (\w+)", text)
+            }
     return frozenset(found)
 
 
@@ -59,11 +54,12 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     tests, or these programs in turn, import or name; and modules, pages and data that
     one of them names. No module imports another.
     """
-    files, own = tracked_files(), str(Path(test).parent)
+    files, own = marks.tracked_files(), str(Path(test).parent)
     apart = "src/examples/", "tests/browser/", "tests/cluster/"
     programs = {n for n in files if n.endswith(".py") and not n.startswith(apart)}
     found = {n for n in files if n.startswith(f"{own}/") and n.endswith(".py")}
-    found, reached, words = found | {"tests/conftest.py"}, set(), set()
+    found |= {"tests/conftest.py", "tests/incremental.py"}
+    reached, words = set(), set()
     while found:
         reached |= found
         words = words.union(*map(words_of, found))
@@ -91,7 +87,7 @@ def pytest_configure(config):
     """Leave out what has passed; a worker leaves out the same."""
     if hasattr(config, "workerinput"):
         config.option.ignore = config.workerinput.get("marked")
-    elif cache_folder() and tracked_files():
+    elif marks.cache_folder() and marks.tracked_files():
         config.pluginmanager.register(Recorder(config))
 
 
@@ -126,13 +122,13 @@ class Recorder:
         programs = "slurmctld -V", "mpirun --version", "openssl version"
         chosen = *config.args, *config.getini("python_files"), config.option.markexpr
         self.environment, self.part = (
-            describe_environment(*programs),
-            digest((), *chosen),
+            marks.describe_environment(*programs),
+            marks.digest((), *chosen),
         )
         self.files = {*tests_of_modules()}
         self.done, self.not_passed, self.marked = Counter(), set(), {}
         if self.is_whole:
-            found = {name: read_mark(self.mark(name)) for name in self.files}
+            found = {name: marks.read_mark(self.mark(name)) for name in self.files}
             self.marked = {name: int(count) for name, count in found.items() if count}
             config.option.ignore = [str(ROOT / name) for name in self.marked]
 
@@ -147,14 +143,14 @@ class Recorder:
 
     def content(self, name: str) -> str:
         """Return how all marks of a file of tests begin."""
-        return digest(inputs_of_tests(name), name, self.environment)
+        return marks.digest(inputs_of_tests(name), name, self.environment)
 
     def pytest_runtest_logreport(self, report):
         """Mark a file when its last test has passed; a failure deletes its mark."""
         if (name := report.location[0]) not in self.files:
             return
         if report.failed:
-            delete_marks(self.content(name))
+            marks.delete_marks(self.content(name))
         is_sure = report.passed and not hasattr(report, "wasxfail")
         if not is_sure or "weekly" in report.keywords:  # that may be of random cases
             self.not_passed.add(name)
@@ -162,7 +158,7 @@ class Recorder:
         is_last = self.done[name] == dict(report.user_properties)["tests_of_file"]
         passed = is_last and self.is_whole and name not in self.not_passed
         if passed and are_unchanged(inputs_of_tests(name)):
-            write_mark(self.mark(name), str(self.done[name]))
+            marks.write_mark(self.mark(name), str(self.done[name]))
 
     def pytest_terminal_summary(self, terminalreporter):
         """Print how many tests had passed before."""
