@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from examples import batched_solve
 
-INNER = "place", "check_batch", "check_systems", "promote_all", "descend"
-
 BATCH = jax.P("batch")
 small = {
     "b": st.integers(1, 5),
@@ -119,4 +117,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(batched_solve, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -7,42 +7,6 @@ from hypothesis import strategies as st
 
 from examples import block_qr
 
-INNER = (
-    "cyclic_differential",
-    "check_block_matrix",
-    "divide_by_triangle",
-    "loop_steps",
-    "factor_in_blocks",
-    "fit_and_ratio",
-    "fit_blocks",
-    "gather_columns",
-    "gather_rows",
-    "pad_steps",
-    "cyclic_inner",
-    "least_sine",
-    "cyclic_grid",
-    "orthogonal_block",
-    "cyclic_share",
-    "place",
-    "cyclic_indices",
-    "cyclic_product",
-    "redistribute",
-    "redistribute_columns",
-    "reduce_block",
-    "reflect",
-    "reflect_column",
-    "reflect_panel",
-    "reflector_of",
-    "reflectors",
-    "cyclic_solve",
-    "take_panel",
-    "triangle_block",
-    "columns_to_cyclic",
-    "rows_to_cyclic",
-    "triangle_to_cyclic",
-    "pad_blocks",
-    "unpad_blocks",
-)
 BLOCKS = jax.P("x", "y")
 SHAPE = st.fixed_dictionaries(
     {
@@ -122,4 +86,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(block_qr, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

@@ -13,7 +13,6 @@ from examples import cg, halo
 
 HALVES = "float16", "bfloat16"
 WHOLE = jax.P(("x", "y"))
-INNER = "check_powers", "check_problem", "check_products", "dots", "powers_of"
 
 anything = st.fixed_dictionaries(
     {
@@ -138,4 +137,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(cg, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

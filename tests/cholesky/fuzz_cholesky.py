@@ -7,16 +7,6 @@ from hypothesis import strategies as st
 
 from examples import cholesky
 
-INNER = (
-    *("rows_below_head", "solve_both", "all_reduce_head", "change_of_factor", "place"),
-    *("differentiate_strip", "check_array", "check_hermitian", "check_right", "matvec"),
-    *("right_solve", "eliminate_strip", "bind_factor", "gather_strip", "pad_square"),
-    *("in_steps", "lapack_info", "leading_minors", "lower_factor", "lower_half"),
-    *("half_tril", "positions", "rows_of_columns", "solve_by_sweeps", "write_strip"),
-    *("step_indices", "solve_strips", "update"),
-)
-PROGRAM = ("order",)  # a picture of the order: see tests/cholesky/test_cholesky.py
-
 inexact = st.sampled_from([*NUMBERS, "float16", "bfloat16"])  # others have no gradient
 anything = st.fixed_dictionaries(
     {"dtype": inexact, "n": st.integers(1, 20), "k": st.integers(0, 2)}
@@ -68,6 +58,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(
-    cholesky, TARGETS, INNER, REFUSALS, PROGRAM
-)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

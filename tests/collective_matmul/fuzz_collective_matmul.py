@@ -7,10 +7,6 @@ from hypothesis import strategies as st
 
 from examples import collective_matmul
 
-INNER = "shift", "result_type", "product", "place", "check_matrices", "check_types"
-INNER += "check_product", "check_ring", "send_parts", "circulate", "ring_reduce"
-PROGRAM = ("cost",)  # what a product sends: see tests/test_costs.py
-
 ROWS, COLUMNS = jax.P("x"), jax.P(None, "x")
 SPECS = {
     "ring_matmul": (ROWS, ROWS),
@@ -80,6 +76,4 @@ REFUSALS = (
 
 TARGETS = tuple(map(target, SPECS))
 
-test_case, test_lists, test_draws = make_tests(
-    collective_matmul, TARGETS, INNER, REFUSALS, PROGRAM
-)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from examples import collectives, halo
 
-INNER = "shift", "ring", "ring_loop", "piece_width", "check_sum", "check_whole"
-
 ROWS = jax.P("x")
 parameters = st.fixed_dictionaries(
     {
@@ -118,4 +116,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(collectives, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -8,31 +8,6 @@ from hypothesis import strategies as st
 
 from examples import cholesky, definite
 
-INNER = (
-    "add_product",
-    "reverse_step",
-    "block_product",
-    "solve_windows",
-    "check_array",
-    "unpad_matrix",
-    "pad_sides",
-    "bind_factor",
-    "inverse_blocks",
-    "log_determinant",
-    "own_rows",
-    "parts_of",
-    "place",
-    "positions",
-    "rows_by_step",
-    "solve_backward",
-    "solve_blocks",
-    "solve_forward",
-    "solve_matrix",
-    "pad_matrix",
-    "gather_step",
-    "windows_of",
-)
-PROGRAM = "cost", "cost_of_parts", "solve_cost"  # see tests/test_costs.py
 sizes = {"dtype": inexact, "n": st.integers(1, 20)}
 
 
@@ -78,6 +53,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(
-    definite, TARGETS, INNER, REFUSALS, PROGRAM
-)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

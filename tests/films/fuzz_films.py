@@ -7,8 +7,6 @@ from pictures.fuzz_pictures import all_there
 
 from examples import films
 
-INNER = ()
-
 
 def places(held, a):
     """Say for each place of the mesh whether what is held there is its shard of `a`."""
@@ -40,4 +38,4 @@ TARGETS = (
     target("films.record", lambda p: recorded, **options),
 )
 
-test_case, test_lists, test_draws = make_tests(films, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

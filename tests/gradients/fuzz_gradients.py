@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from examples import gradients
 
-INNER = "varying", "accumulation_type", "lay_along"
-
 REAL = [dtype for dtype in DTYPES if "float" in dtype]
 sizes = {
     "b": st.integers(1, 3),
@@ -84,4 +82,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(gradients, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from examples import halo
 
-INNER = "shift", "shift_open", "edges", "relax", "check_grid", "place"
-
 BLOCKS = jax.P("x", "y")
 parameters = st.fixed_dictionaries(
     {
@@ -165,4 +163,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(halo, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

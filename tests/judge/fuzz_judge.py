@@ -7,7 +7,6 @@ from meshes.fuzz_meshes import blocks, target
 from examples import judge
 from examples.shardings import differences
 
-INNER = ()
 JUDGE = judge.Judge(differences=differences)
 
 
@@ -26,4 +25,4 @@ options = {
 }
 TARGETS = (target("judge.Judge", lambda p: verdicts, **options),)
 
-test_case, test_lists, test_draws = make_tests(judge, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from examples import agreement, load
 
-INNER = ("first_difference",)
-PROGRAM = ("forward",)  # between processes alone
 SPECS = {
     "whole": jax.P(),
     "rows": jax.P("x"),
@@ -75,4 +73,4 @@ TARGETS = (
     target("scatter", scattered),
 )
 
-test_case, test_lists, test_draws = make_tests(load, TARGETS, INNER, program=PROGRAM)
+test_cases, test_draws = make_tests(TARGETS)

@@ -8,16 +8,6 @@ from hypothesis import strategies as st
 
 from examples import lu
 
-INNER = (
-    *("result_type", "place", "indices", "order_of", "pad", "pad_identity"),
-    *("factor_panel", "tournament", "lower_panel", "displaced_positions"),
-    *("block_positions", "local_offsets", "swap_rows", "solve_rows"),
-    *("eliminate_below", "own_slice", "batch_as", "eliminate", "eliminate_all"),
-    *("substitute_both", "substitute", "matvec_blocks", "check_matrix", "check_sides"),
-    *("factor", "solve_whole", "factor_and_solve", "diagonal", "parity"),
-    *("inverse_transposed", "sign_and_logarithm"),
-)
-PROGRAM = ("elimination_order",)  # a picture of the order: see tests/lu/test_lu.py
 NO_GRADIENT = "nothing", "jit", "vmap", "scan"
 
 
@@ -120,4 +110,4 @@ TARGETS = (
     target("det", lambda p: lu.det, lambda p, a: np.linalg.det(a)),
 )
 
-test_case, test_lists, test_draws = make_tests(lu, TARGETS, INNER, REFUSALS, PROGRAM)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -10,10 +10,6 @@ from hypothesis import strategies as st
 
 from examples import matmul
 
-INNER = "shift", "result_type", "product", "place", "check_matrices", "check_types"
-INNER += "check_product", "check_panels", "multiply_panels", "skew"
-PROGRAM = ("cost",)  # what a product sends: see tests/test_costs.py
-
 BLOCKS = jax.P("x", "y")
 LAYERS = jax.P("x", ("z", "y")), jax.P(("z", "x"), "y")
 sizes = st.integers(0, 4)
@@ -103,6 +99,4 @@ TARGETS = (
     target("summa_25d", ("x", "y", "z"), LAYERS),
 )
 
-test_case, test_lists, test_draws = make_tests(
-    matmul, TARGETS, INNER, REFUSALS, PROGRAM
-)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from examples import meshes
 
-INNER = ()
 SPECS = jax.P(), jax.P("x"), jax.P(None, "y"), jax.P(("y", "x")), jax.P("y", "x")
 anything = st.fixed_dictionaries(
     {
@@ -80,4 +79,4 @@ TARGETS = (
     target("meshes.bytes_missing", missing, reference=lambda p, a: 1, **options),
 )
 
-test_case, test_lists, test_draws = make_tests(meshes, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from examples import network
 
-INNER = ("place",)
-
 
 def blocks(p, random):
     """Rows for every device, that can be cut into parts or not."""
@@ -48,4 +46,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(network, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -7,9 +7,6 @@ from hypothesis import strategies as st
 
 from examples import opaque
 
-INNER = "check_real_matrices", "block_svd", "block_singular_values"
-INNER += ("place",)
-
 matrices = st.fixed_dictionaries(
     {
         "dtype": dtypes,
@@ -70,4 +67,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(opaque, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

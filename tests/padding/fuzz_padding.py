@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from examples import padding
 
-INNER = "extend", "place"
 SPECS = {
     "whole": jax.P(),
     "rows": jax.P("x"),
@@ -93,4 +92,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(padding, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -6,8 +6,6 @@ from meshes.fuzz_meshes import target
 
 from examples import pictures
 
-INNER = ()
-
 
 def drawn(a):
     """Write into a copy of every device what its box in the picture encloses."""
@@ -39,4 +37,4 @@ def reference(p, a):
 options = {"reference": reference, "check": all_there}
 TARGETS = (target("pictures.draw", lambda p: drawn, **options),)
 
-test_case, test_lists, test_draws = make_tests(pictures, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from examples import pipeline
 
-INNER = "lay_along", "shift_open", "widen"
-
 REAL = [dtype for dtype in DTYPES if "float" in dtype]
 parameters = st.fixed_dictionaries(
     {
@@ -77,4 +75,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(pipeline, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

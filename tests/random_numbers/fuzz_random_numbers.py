@@ -10,9 +10,6 @@ from jax import random as jax_random
 
 from examples import random_numbers
 
-INNER = "block_bits", "check_key", "draw_tiles", "join_tiles", "rank_along", "tile_keys"
-PROGRAM = ("gamma",)  # what `main` and the atlas draw
-
 SPECS = {
     "blocks": jax.P("x", "y"),
     "turned": jax.P("y", "x"),
@@ -148,6 +145,4 @@ TARGETS = (
     replace(OWN_WORDS, name="random_numbers.like_key"),
 )
 
-test_case, test_lists, test_draws = make_tests(
-    random_numbers, TARGETS, INNER, REFUSALS, PROGRAM
-)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

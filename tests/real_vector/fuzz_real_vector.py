@@ -9,11 +9,6 @@ from hypothesis import strategies as st
 
 from examples import real_vector
 
-INNER = "axes_that_cut", "block_frequencies", "check_real", "counted"
-INNER += "explicit_batch_cuts", "fftfreq", "from_natural_order", "from_real"
-INNER += "from_rows", "from_spectrum", "half_twiddles", "irfft", "irfft_transposed"
-INNER += "on_half", "recut", "rfftfreq", "rfftfreq_transposed", "to_natural_order"
-INNER += "to_rows", "to_spectrum"
 KEYS = {
     "dtype": dtypes,
     "norm": st.sampled_from([None, "backward", "ortho", "forward"]),
@@ -102,4 +97,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(real_vector, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

@@ -7,13 +7,6 @@ from hypothesis import strategies as st
 
 from examples import refinement
 
-INNER = (
-    *("add_strip", "select_columns", "result_type", "correct", "exponent_of", "ldexp"),
-    *("unpad_rows", "place", "check_equations", "refine_matrix", "solve_half"),
-    *("solve_refined", "solve_unpadded", "strip_width", "column_max"),
-    "iterate_corrections",
-)
-PROGRAM = ("dense",)
 WIDE = "float64", "complex128"
 equations = st.fixed_dictionaries(
     {
@@ -81,6 +74,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(
-    refinement, TARGETS, INNER, program=PROGRAM
-)
+test_cases, test_draws = make_tests(TARGETS)

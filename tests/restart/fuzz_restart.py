@@ -7,9 +7,6 @@ from hypothesis import strategies as st
 
 from examples import restart
 
-INNER = ()
-PROGRAM = ("misfit",)  # what `main` learns, on its own mesh
-
 TARGETS = (
     Target(
         name="restart.arrays_of",
@@ -27,4 +24,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(restart, TARGETS, INNER, program=PROGRAM)
+test_cases, test_draws = make_tests(TARGETS)

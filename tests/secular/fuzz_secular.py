@@ -6,31 +6,6 @@ from hypothesis import strategies as st
 
 from examples import secular
 
-INNER = (
-    "brackets",
-    "check_tridiagonal",
-    "conquer",
-    "conquer_values",
-    "exact_weights",
-    "find_roots",
-    "map_chunks",
-    "join_pieces",
-    "solve_leaves",
-    "make_edges",
-    "make_rows",
-    "move_apart",
-    "next_guess",
-    "norm_of",
-    "pair_slice",
-    "place",
-    "pole_gaps",
-    "sort_poles",
-    "rows_of_vectors",
-    "pad_and_solve",
-    "gather",
-    "values_alone",
-)
-
 shapes = st.fixed_dictionaries(
     {
         "dtype": st.sampled_from([*FLOATS, "float16", "complex64"]),
@@ -86,4 +61,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(secular, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

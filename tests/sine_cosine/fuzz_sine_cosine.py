@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from examples import sine_cosine
 
-INNER = "transform_parts", "flip_signs", "rotate_phases"
 floats = dtypes.filter(lambda name: name in ("float32", "float64", "complex64"))
 KEYS = {"dtype": floats, "n": sizes, "m": sizes, "axis": st.integers(-2, 1)}
 anything = st.fixed_dictionaries(KEYS)
@@ -43,4 +42,4 @@ TARGETS = tuple(
     for inverse in ("", "i")
 )
 
-test_case, test_lists, test_draws = make_tests(sine_cosine, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from examples import top_k
 
-INNER = "candidates", "choose", "merge", "split_top_k"
-
 rows = st.fixed_dictionaries(
     {
         "dtype": dtypes,
@@ -53,4 +51,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(top_k, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)

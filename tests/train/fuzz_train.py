@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 
 from examples import train
 
-INNER = "block", "predict", "mse", "gathered", "place", "promote", "jit_in_place"
-INNER += "check_specs", "check_rows", "check_pair", "check_blocks", "state_specs"
-
 REAL = [dtype for dtype in DTYPES if "float" in dtype]
 parameters = st.fixed_dictionaries(
     {
@@ -123,4 +120,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(train, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -6,9 +6,6 @@ from hypothesis import strategies as st
 
 from examples import trees
 
-INNER = "name_of", "label_of", "fits", "read_rules", "check", "axes_of"
-INNER += "broadcast_specs", "explicit_part"
-INNER += "batch_specs", "specs_by_path", "bytes_per_device"
 SPECS = {
     "whole": jax.P(),
     "rows": jax.P("x"),
@@ -76,4 +73,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(trees, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -7,22 +7,6 @@ from hypothesis import strategies as st
 
 from examples import tsqr
 
-INNER = (
-    "best_fit",
-    "butterfly",
-    "check_array",
-    "check_tall",
-    "fit",
-    "factor_on_all",
-    "tall_factor",
-    "pad_rows",
-    "factor_pair",
-    "least_squares",
-    "place",
-    "small_qr",
-    "tree_qr",
-    "differential",
-)
 inexact = st.sampled_from([*NUMBERS, "float16", "bfloat16"])  # others have no gradient
 AXES = "x", "y", ["x"], ["y", "x"], ["x", "y"]
 
@@ -100,4 +84,4 @@ TARGETS = (
     ),
 )
 
-test_case, test_lists, test_draws = make_tests(tsqr, TARGETS, INNER, REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -7,8 +7,6 @@ from pictures.fuzz_pictures import all_there, reference
 
 from examples import pictures, views
 
-INNER = ()
-
 
 def written(a):
     """Say of each device whether its line has the words of its shard."""
@@ -32,4 +30,4 @@ def written(a):
 options = {"reference": reference, "check": all_there}
 TARGETS = (target("views.numbers", lambda p: written, **options),)
 
-test_case, test_lists, test_draws = make_tests(views, TARGETS, INNER)
+test_cases, test_draws = make_tests(TARGETS)
