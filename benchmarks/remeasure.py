@@ -22,7 +22,7 @@ for package in "jax-cuda13-plugin", "jax-cuda13-pjrt":
 COMMANDS = {
     "atlas": f"{COMPILERS} python tools/survey.py docs/reference/data",
     "collectives": "python benchmarks/bench_collectives.py",
-    "compilers": f"{COMPILERS} python tools/compilers.py docs/global-view/data",
+    "compilers": f"{COMPILERS} python benchmarks/compilers.py docs/global-view/data",
     "eigh": "python benchmarks/bench_eigh.py",
     "factorisations": "python benchmarks/bench_factorisations.py",
     "failures": "python tools/failures.py docs/processes/data",
@@ -32,7 +32,7 @@ COMMANDS = {
     "matmul": "python benchmarks/bench_matmul.py",
     "network": "python tools/network_cost.py docs/processes/data",
     "pods": f"{COMPILERS} python tools/pods.py docs/algorithms/data",
-    "programs": f"{COMPILERS} python tools/programs.py",
+    "programs": f"{COMPILERS} python benchmarks/programs.py",
     "scalapack": "python benchmarks/bench_scalapack.py",
     "sends": f"{COMPILERS} python benchmarks/sends.py",
     "specs": "python benchmarks/specs.py",

@@ -1,8 +1,8 @@
 """Compile the programs of a page for machines that are not there.
 
-`tools/compilers.py FOLDER [NAME ...]` reads the programs from the page itself, from its
-cells with the tag `compiled`. FOLDER/compilers.csv has a row for each program and
-machine without a compiler in builds of the site. FOLDER/schedules.csv has the
+`benchmarks/compilers.py FOLDER [NAME ...]` reads the programs from the page itself,
+from its cells with the tag `compiled`. FOLDER/compilers.csv has a row for each program
+and machine without a compiler in builds of the site. FOLDER/schedules.csv has the
 instructions of a few programs, in their order. Names of programs compile these again,
 and leave the other rows.
 """
@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -108,39 +109,32 @@ def digest_program(f, arguments) -> str:
 def compile_program(names: dict, program: str, machine: Machine) -> tuple[Row, str]:
     """Compile a program, and return its row in the table and its text."""
     devices = names["described"](machine.chip, machine.hosts)
-    axes, auto = "xy"[: len(machine.sizes)], names["AxisType"].Auto
-    mesh = names["fitting_mesh"](devices, machine.sizes, tuple(axes), auto)
-    made = []
-
-    def look(compiled):
-        made.append(compiled)
-        return names["measure"](compiled)
-
+    axes, auto = tuple("xy"[: len(machine.sizes)]), jax.sharding.AxisType.Auto
+    mesh = names["fitting_mesh"](devices, machine.sizes, axes, auto)
     f, arguments = names["programs"][program]
-    (row,) = names["compile_on"](f, arguments, {machine.name: mesh}, look)
+    start = time.perf_counter()
+    with jax.set_mesh(mesh):
+        compiled = jax.jit(f).lower(*arguments(mesh)).compile()
+    seconds = time.perf_counter() - start
     return {
         "program": program,
         "machine": machine.name,
         "mesh": machine.mesh,
         "chip": machine.chip,
         "hosts": machine.hosts if machine.chip.isalnum() else "",
-        **names["as_row"](*made),
+        **names["as_row"](compiled),
         "lowered": digest_program(f, arguments),
-        "seconds": f"{row.seconds:.1f}",
-    }, made[0].as_text()
+        "seconds": f"{seconds:.1f}",
+    }, compiled.as_text()
 
 
-def schedule(text: str) -> Iterator[str]:
+def read_schedule(row: Row, text: str) -> Iterator[Row]:
     """Yield the instructions of the main computation, without their attributes."""
-    for line in text[text.index("\nENTRY ") :].splitlines()[2:]:
-        if " = " in line:
-            yield ATTRIBUTES.sub("", line).strip()
-
-
-def other_schedules(path: Path, made: list[Row]) -> list[Row]:
-    """Return the stored instructions of programs that were not compiled again."""
-    new = {row["program"] for row in made}
-    return [row for row in read_table(path) if row["program"] in SCHEDULES.keys() - new]
+    lines = text[text.index("\nENTRY ") :].splitlines()[2:]
+    instructions = [ATTRIBUTES.sub("", line).strip() for line in lines if " = " in line]
+    for number, each in enumerate(instructions, 1):
+        about = {"program": row["program"], "machine": row["machine"]}
+        yield about | {"line": number, "instruction": each}
 
 
 def main(folder: Path, *only: str):
@@ -148,20 +142,20 @@ def main(folder: Path, *only: str):
     names = run_page_cells()
     plan = {name: ELSEWHERE.get(name, eight[:2]) for name in names["programs"]}
     order = [(name, m.name, m.mesh) for name in plan for m in plan[name]]
-    rows, lines = [], []
-    for name in only or plan:
+    chosen, rows = only or plan.keys(), []
+    lines = [
+        row
+        for row in read_table(folder / "schedules.csv")
+        if row["program"] in SCHEDULES.keys() - {*chosen}
+    ]
+    for name in chosen:
         for machine in plan[name]:
             row, text = compile_program(names, name, machine)
             print(*row.values(), flush=True)
             rows.append(row)
             if machine in SCHEDULES.get(name, ()):
-                about = {"program": name, "machine": machine.name}
-                lines += [
-                    about | {"line": number, "instruction": each}
-                    for number, each in enumerate(schedule(text), 1)
-                ]
+                lines += read_schedule(row, text)
     write_table(folder / "compilers.csv", rows, order, COMPILERS)
-    lines = [*other_schedules(folder / "schedules.csv", rows), *lines]
     write_table(folder / "schedules.csv", lines, packages=COMPILERS)
 
 
