@@ -15,19 +15,14 @@ def lack(words):
     (pytest.fail if os.environ.get("CI") else pytest.skip)(words)
 
 
-@pytest.fixture(scope="session")
-def need():
+def need(*programs):
     """Skip without these programs, and print what to install; fail in CI."""
-
-    def need(*programs):
-        if command := missing_packages(*programs):
-            lack(command)
-
-    return need
+    if command := missing_packages(*programs):
+        lack(command)
 
 
 @pytest.fixture(scope="session")
-def slurm(need):
+def slurm():
     need("slurmctld", "slurmd", "srun", "sbatch")
     proxies = {name for name in os.environ if name.lower().endswith("_proxy")}
     for name in proxies | {"JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS"}:
@@ -40,15 +35,14 @@ def slurm(need):
 def folder(tmp_path):
     """Copy launch/ and modules into an empty folder; GPUs become simulated devices."""
 
-    def copy(*modules, to=tmp_path):
-        shutil.copytree(ROOT / "launch", to, dirs_exist_ok=True)
+    def copy(*modules, name=""):
+        to = shutil.copytree(ROOT / "launch", tmp_path / name, dirs_exist_ok=True)
         for module in modules:
             shutil.copy(ROOT / "src/examples" / f"{module}.py", to)
         for file in to.glob("*.sbatch"):
-            shipped = file.read_text()
-            stand_in = shipped.replace("# export JAX_PLATFORMS", "export JAX_PLATFORMS")
-            assert stand_in != shipped
-            file.write_text(stand_in)
+            text = file.read_text()
+            assert "# export JAX_PLATFORMS" in text
+            file.write_text(text.replace("# export JAX_PL", "export JAX_PL"))
         return to
 
     return copy
