@@ -13,29 +13,18 @@ LIMIT = 300_000  # milliseconds, which only end a hang
 AXE = Path(os.environ.get("AXE", BUILD / "npm/node_modules/axe-core/axe.min.js"))
 TEXTS = {".css", ".html", ".js", ".json", ".svg"}
 COLORS = ["color-contrast", "link-in-text-block"]  # rules of what the scheme changes
-# They take most of an audit: three of the texts and links of one style stand for all.
+# They take most of an audit: three texts or links that look alike stand for all.
 AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
-    const counts = new Map(), behind = new Map();
-    const findBehind = each => {
-        if (!behind.has(each)) {
-            const {backgroundColor, backgroundImage, opacity} = getComputedStyle(each);
-            const own = `${backgroundColor} ${backgroundImage} ${opacity} `;
-            const parent = each.parentElement;
-            behind.set(each, parent ? own + findBehind(parent) : own);
-        }
-        return behind.get(each);
-    };
+    const path = each => each ? `${path(each.parentElement)} ${each.localName} ` +
+        each.getAttribute("class") + each.getAttribute("style") : "";
+    const counts = {};
     for (const each of document.querySelectorAll(`:is(${include.flat()}) *`)) {
-        delete each.dataset.sample;
-        const text = [...each.childNodes].some(n => n.nodeType == 3 && n.data.trim());
-        const shows = text || each.matches("a, input, select, textarea");
-        if (!shows || !each.checkVisibility({visibilityProperty: true})) continue;
-        const {color, fontSize, fontWeight, textDecoration} = getComputedStyle(each);
-        const around = getComputedStyle(each.parentElement);
-        const style = [each.localName, color, fontSize, fontWeight, textDecoration,
-            around.color, around.fontWeight, findBehind(each)].join();
-        counts.set(style, (counts.get(style) ?? 0) + 1);
-        if (all || counts.get(style) <= 3) each.dataset.sample = "";
+        if (!each.checkVisibility({visibilityProperty: true})) continue;
+        const {color, backgroundColor, textDecoration} = getComputedStyle(each);
+        const isEmpty = !each.textContent.trim();
+        const look = [path(each), isEmpty, color, backgroundColor, textDecoration];
+        counts[look] = (counts[look] ?? 0) + 1;
+        each.toggleAttribute("data-sample", all || counts[look] <= 3);
     }
     axe.configure({rules: [
         {id: "color-contrast", selector: "[data-sample]"},

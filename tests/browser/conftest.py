@@ -10,13 +10,8 @@ import pytest
 from built_site import LIMIT, SITE, Handler
 from playwright.sync_api import sync_playwright
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-sync"
+FLAGS += " --disable-component-update"
 
 
 class Visit:
@@ -24,26 +19,15 @@ class Visit:
 
     def __init__(self, context, base):
         """Open an empty page in `context`, on a site at `base`."""
+        context.set_default_timeout(LIMIT)  # of navigation, too
         self.page, self.base, self.faults = context.new_page(), base, []
-        self.page.on("console", self.hear)
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("request", self.follow)
-        self.page.on("response", self.answer)
-
-    def hear(self, message):
-        """Store the errors and warnings of the console."""
-        if message.type in ("error", "warning"):
-            self.faults.append(message.text)
-
-    def follow(self, request):
-        """Store requests to another host."""
-        if not request.url.startswith((self.base, "data:", "blob:")):
-            self.faults.append(f"request to {request.url}")
-
-    def answer(self, response):
-        """Store responses with an error status."""
-        if response.status >= 400:
-            self.faults.append(f"{response.status} {response.url}")
+        add, own = self.faults.append, (base, "data:", "blob:")
+        self.page.on(
+            "console", lambda e: e.type in ("error", "warning") and add(e.text)
+        )
+        self.page.on("pageerror", lambda e: add(str(e)))
+        self.page.on("request", lambda e: e.url.startswith(own) or add(f"asks {e.url}"))
+        self.page.on("response", lambda e: e.status < 400 or add(f"{e.status} {e.url}"))
 
     def open(self, path):
         """Load a page of the site, with everything in it."""
@@ -55,12 +39,9 @@ class Visit:
 def browser():
     """Start Chromium: `$CHROMIUM`, the one on the path, or Playwright's own."""
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=program, args=FLAGS, timeout=LIMIT
-        )
+    options = {"executable_path": program, "args": FLAGS.split(), "timeout": LIMIT}
+    with sync_playwright() as engine, engine.chromium.launch(**options) as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="session")
@@ -76,31 +57,25 @@ def server():
 @pytest.fixture(scope="module")
 def tab(browser, server):
     """Return one `Visit` for many pages: a new window costs more than a page."""
-    context = browser.new_context(reduced_motion="reduce")
-    context.set_default_timeout(LIMIT)  # of navigation, too
-    yield Visit(context, server)
-    context.close()
+    with browser.new_context(reduced_motion="reduce") as context:
+        yield Visit(context, server)
 
 
 @pytest.fixture
 def visit(browser, server):
-    """Return a function that makes a `Visit` in a window of its own; all stay quiet."""
+    """Return a function that makes a `Visit` in a window of its own."""
     visits = []
 
     def make(base=server, width=1280, height=900, scheme="light", **options):
-        context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme=scheme,
-            **{"reduced_motion": "reduce"} | options,
-        )
-        context.set_default_timeout(LIMIT)  # of navigation, too
-        visits.append(Visit(context, base))
+        options = {"reduced_motion": "reduce", "color_scheme": scheme} | options
+        window = {"width": width, "height": height}
+        visits.append(Visit(browser.new_context(viewport=window, **options), base))
         return visits[-1]
 
     yield make
-    for tab in visits:
-        tab.page.context.close()
-    assert [tab.faults for tab in visits] == [[] for _ in visits]
+    for each in visits:
+        each.page.context.close()
+    assert [each.faults for each in visits] == [[] for _ in visits]
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -19,22 +19,12 @@ PAGES = sorted(
     and "_static" not in file.parts
 )
 NOTEBOOKS = [page for page in PAGES if (SITE / page).with_suffix(".ipynb").exists()]
-PAGE = "arrays/meshes.html"
+PAGE, LU = "arrays/meshes.html", "reference/modules/lu.html"
 ALL_LOOKS = bool(os.environ.get("BOOK_LOOKS"))  # every week
 LOOKS = [("light", 1280), ("dark", 390)]
 LOOKS += [("light", 390), ("dark", 1280)] * ALL_LOOKS
 THEME = "document.documentElement.dataset.theme"
 OPEN = "for (const box of document.querySelectorAll('details.hide')) box.open = true"
-
-
-def test_the_site_is_built():
-    assert PAGE in NOTEBOOKS
-
-
-def mark_of(page) -> str:
-    """Return the mark of a page that looks and runs like this one."""
-    digest = hashlib.sha256(SITE_WIDE + (SITE / page).read_bytes())
-    return f"browser-{digest.hexdigest()}"
 
 
 SHARED = [*sorted((SITE / "_static").rglob("*.*")), AXE, Path(__file__)]
@@ -46,7 +36,8 @@ SITE_WIDE += marks.describe_environment("chromium").encode()
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_quiet_fits_and_is_accessible(tab, page, record_property):
     """In two looks, of which one is audited by all rules; every week in all four."""
-    mark = mark_of(page)
+    digest = hashlib.sha256(SITE_WIDE + (SITE / page).read_bytes()).hexdigest()
+    mark = f"browser-{digest}"  # of a page that looks and runs like this one
     if marks.read_mark(mark) is not None:
         record_property("had_passed", 1)
         return
@@ -65,8 +56,7 @@ def test_a_page_is_quiet_fits_and_is_accessible(tab, page, record_property):
     marks.write_mark(mark)
 
 
-def test_an_audit_finds_one_text_and_one_link_of_low_contrast(visit):
-    """Among what looks alike only three are audited."""
+def test_an_audit_finds_a_text_and_a_link_of_low_contrast(visit):
     screen = visit().open(PAGE)
     text = "<div style='background: #777'><p>As dark as other words.</p></div>"
     link = "<p>A <a href='#' style='color: #444; text-decoration: none'>link</a> that"
@@ -74,8 +64,7 @@ def test_an_audit_finds_one_text_and_one_link_of_low_contrast(visit):
         "(article, html) => article.insertAdjacentHTML('beforeend', html)",
         f"{text}{link} only its color shows.</p>",
     )
-    found = audit(screen)
-    assert {each.split(":")[0] for each in found} == set(COLORS)
+    assert {each.split(":")[0] for each in audit(screen)} == set(COLORS)
 
 
 def test_the_site_opens_from_the_file_system(visit):
@@ -88,31 +77,32 @@ def test_the_site_opens_from_the_file_system(visit):
     assert screen.locator("article h1").text_content() != first
 
 
-@pytest.mark.parametrize("what", ["a cell", "a module"])
-def test_code_is_copied_whole(visit, what):
+@pytest.mark.parametrize(
+    ("page", "box"),
+    [(PAGE, "div.cell_input:visible"), (LU, "section#source-lu")],
+    ids=["cell", "module"],
+)
+def test_code_is_copied_whole(visit, page, box):
     """The set-up, which is the first cell, may be folded."""
-    page = PAGE if what == "a cell" else "reference/modules/lu.html"
     screen = visit(permissions=["clipboard-read", "clipboard-write"]).open(page)
-    at = "div.cell_input:visible" if what == "a cell" else "section#source-lu"
-    box = screen.locator(at).first
+    box = screen.locator(box).first
     screen.evaluate("navigator.clipboard.writeText('')")  # of another test
     box.hover()
     box.locator("button.copybtn").click()
     screen.wait_for_function("navigator.clipboard.readText().then(text => text != '')")
-    text = screen.evaluate("navigator.clipboard.readText()")
-    if what == "a cell":
-        assert text.strip() == box.locator("pre").inner_text().strip()
-    else:
-        assert text.strip() == (SITE / "modules/lu.py").read_text().strip()
+    text = screen.evaluate("navigator.clipboard.readText()").strip()
+    module = (SITE / "modules/lu.py").read_text()
+    code = module if page == LU else box.locator("pre").inner_text()
+    assert text == code.strip()
 
 
-def saves(screen, link, file) -> bool:
-    """Return whether a link downloads this file of the site."""
+def assert_saves(screen, link, file):
+    """Fail unless a link downloads this file of the site."""
     with screen.expect_download() as download:
         link.click()
     found = download.value
-    same = Path(found.path()).read_text() == file.read_text()
-    return same and found.suggested_filename == file.name
+    assert found.suggested_filename == file.name
+    assert Path(found.path()).read_text() == file.read_text()
 
 
 def test_each_page_offers_its_notebook_and_its_markdown(visit):
@@ -128,9 +118,8 @@ def test_each_page_offers_its_notebook_and_its_markdown(visit):
     for suffix in ".ipynb", ".md":
         screen.get_by_role("button", name="Download this page").click()
         assert menu.locator("a, button").all_inner_texts() == [".ipynb", ".md", "Print"]
-        assert saves(
-            screen, menu.get_by_text(suffix), (SITE / PAGE).with_suffix(suffix)
-        )
+        link = menu.get_by_text(suffix)
+        assert_saves(screen, link, (SITE / PAGE).with_suffix(suffix))
 
 
 def test_each_module_can_be_downloaded(visit):
@@ -138,6 +127,5 @@ def test_each_module_can_be_downloaded(visit):
         page = SITE / f"reference/modules/{file.stem}.html"
         link = f'<a class="module-file" href="../../modules/{file.name}" download>'
         assert link in page.read_text()
-    screen = visit().open("reference/modules/lu.html")
-    link = screen.locator("a.module-file").first
-    assert saves(screen, link, SITE / "modules/lu.py")
+    screen = visit().open(LU)
+    assert_saves(screen, screen.locator("a.module-file").first, SITE / "modules/lu.py")
