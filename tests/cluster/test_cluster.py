@@ -160,9 +160,7 @@ def disturb(slurm, home, number):
     (home / "hurry").touch()
 
 
-def test_training_near_its_time_limit_and_killed_ends_with_the_same_bits(
-    folder, submit
-):
+def test_stopped_and_killed_training_ends_with_the_same_bits(folder, submit):
     (line,) = re.findall(r"^\$ sbatch (restart.*)$", RESTART, re.M)
     alone, disturbed = folder("restart", name="alone"), folder("restart", name="other")
     module, step = disturbed / "restart.py", "state = step(state, number - 1)"
