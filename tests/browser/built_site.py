@@ -19,10 +19,11 @@ AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
         each.getAttribute("class") + each.getAttribute("style") : "";
     const counts = {};
     for (const each of document.querySelectorAll(`:is(${include.flat()}) *`)) {
-        if (!each.checkVisibility({visibilityProperty: true})) continue;
+        const text = [...each.childNodes].some(n => n.nodeType == 3 && n.data.trim());
+        const shows = text || each.matches("a, input, select, textarea");
+        if (!shows || !each.checkVisibility({visibilityProperty: true})) continue;
         const {color, backgroundColor, textDecoration} = getComputedStyle(each);
-        const isEmpty = !each.textContent.trim();
-        const look = [path(each), isEmpty, color, backgroundColor, textDecoration];
+        const look = [path(each), color, backgroundColor, textDecoration];
         counts[look] = (counts[look] ?? 0) + 1;
         each.toggleAttribute("data-sample", all || counts[look] <= 3);
     }
