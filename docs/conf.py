@@ -5,7 +5,7 @@ from pathlib import Path
 
 import execution
 
-from book import facts, kernels, marks, play
+from book import facts, play, program_table
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -22,7 +22,7 @@ KERNEL = {
     "OPENBLAS_NUM_THREADS": "1",  # else LAPACK's threads fight with the devices
     "PYTHONHASHSEED": "0",
     "SOURCE_DATE_EPOCH": "1767225600",  # Matplotlib writes the date into SVG
-    "XLA_FLAGS": kernels.FLAGS,
+    "XLA_FLAGS": play.XLA_FLAGS,
 }
 os.environ |= KERNEL | {"JAX_NUM_CPU_DEVICES": "8"}
 
@@ -71,18 +71,13 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
 myst_substitutions = facts.substitutions()  # such as {{jax}}
 myst_heading_anchors = 3
 
-execution_environment = execution.digest_environment(KERNEL)
-starting = kernels.START, kernels.HOOK, kernels.MEASURE, DOCS / "matplotlibrc"
-starting += (Path(play.__file__),)  # what runs the cells
-execution_environment += "".join(file.read_text() for file in starting)
+running = DOCS / "matplotlibrc", ROOT / "requirements.lock", play.HOOK
+running += Path(play.__file__), Path(program_table.__file__)
+execution_environment = execution.digest_environment(KERNEL, running)
 execution_kernels = str(DOCS / "_build/kernels")
 execution_variables = KERNEL
 execution_modules = str(ROOT / "src/examples")
-execution_programs = str(DOCS / "reference/data/programs.csv")
-nb_execution_mode = "cache"
-nb_execution_cache_path = str((marks.cache_folder() or DOCS / "_build") / "pages")
-nb_execution_allow_errors = True  # all cells run; _ext/cells.py judges each of them
-nb_execution_timeout = kernels.SECONDS
+nb_execution_mode = "cache"  # of outputs: _ext/execution.py plays the pages
 nb_merge_streams = True
 nb_output_stderr = "remove-warn"  # no log line is published unseen
 

@@ -1,137 +1,139 @@
-"""The build judges every cell, shows what it proves, and runs a page when it must.
+"""The build judges every cell, shows what it proves, and runs a page when it must."""
 
-None of these pages is the book's but one, which gets a lie.
-"""
-
-import csv
 import os
 import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import version
-from pathlib import Path
 from types import SimpleNamespace
 
 import execution
 import pytest
-from tiny_site import PROJECT
+from tiny_site import HEAD, PROJECT
 
-from book import facts, notes
-from book.page import Page
+from book import marks, program_table
+from book.page import Page, pages
 
-ROOT = Path(__file__).parents[1]
 CONF = """
 from pathlib import Path
-from book import notes
-notes.CURRENT = Path("programs").resolve()
+from book import exercises, notes
+BOOK = Path().resolve().parent
+notes.CURRENT = BOOK / "programs"
+exercises.WRONG_ANSWERS = BOOK
 extensions = ["cells", "downloads", "myst_nb"]
-exclude_patterns = ["cache", "jupyter_execute"]
 html_theme = "sphinx_book_theme"
-execution_modules = "{modules}"
-nb_execution_mode, nb_execution_cache_path = "cache", "cache"
-nb_execution_allow_errors = nb_merge_streams = True
+execution_modules = str(BOOK / "src/examples")
+nb_execution_mode = "cache"
 nb_output_stderr = "remove-warn"
-suppress_warnings = ["misc.highlighting_failure"]
+suppress_warnings = ["misc.highlighting_failure", "toc.not_included"]
 """
-PAGE = """---
-jupytext: {text_representation: {format_name: myst}}
-kernelspec:
-  display_name: Python 3
-  name: python3
-needs: jax
-orphan: true
-DATA
----
+FIRST = """
+import os, pathlib, sys
 
-# Page
 
-Some prose.
+class Verdict:
+    def __init__(self, passed, reason="too small"):
+        self.passed, self.reason, self._repr_html_ = passed, reason, lambda: "html"
 
-"""
-BAD = {  # the options and the code of a cell -> what the build says
-    (":expect: 2", "print(3)"): "cell 1 printed something else",
-    (":raises: ValueError no", "1 / 0"): "raised    ZeroDivisionError: division",
-    ("", "print('more')"): "cell 3 prints what nothing expects",
-    (":tags: [hide-cell]\n:expect: 3", "4"): "cell 4 printed something else",
-    ("", "import sys\n\n_ = sys.stderr.write('W0000 a line of a log')"): "",
+    def __str__(self):
+        return "Accepted." if self.passed else f"Not yet: {self.reason}."
+
+
+_ = sys.stderr.write("W0000 a log")
+pathlib.Path(os.environ["BOOK_NOTES"]).mkdir(parents=True)
+pathlib.Path(os.environ["BOOK_NOTES"], "0123.json").touch()"""
+WRONG = '[[wrong]]\nanswer = "answer = 2"\nreason = "too small"\n'
+BOX = ":::{{admonition}} Exercise: {0}\n:class: exercise\nFind three.\n:::\n"
+FALSE = {  # the options and the code of a cell -> what the build says
+    FIRST: "stderr was found in the cell outputs",
+    ":expect: 2\nprint(3)": "cell 2 printed something else",
+    ":tags: [hide-cell]\n:expect: 3\n4": "cell 3 printed something else",
+    ":tags: [exercise, three]\nanswer = 0\nVerdict(answer >= 3)": "",
+    ":tags: [exercise, stub]\nanswer = 3\nVerdict(answer >= 3)": "stub is accepted",
+    ":tags: [exercise, wrong]\nanswer = 0\nVerdict(answer > 1)": "\nanswer = 2",
+    ":tags: [exercise, reason]\n\nVerdict(False, 'odd')": "'too small' is not in Not",
+    ":tags: [exercise, error]\nanswer = ''\nVerdict(answer[:0])": "'int' object is not",
 }
 LOST = {  # what follows an unexpected error is not judged
-    (":check: two", "assert 1 == 2"): "cell 1 is not true: two",
-    ("", "undefined"): "cell 2 raised what no option expects",
-    (":expect: 5", "6"): "",
+    ":check: two\nassert 1 == 2": "cell 1 is not true: two",
+    ":raises: ValueError no\n1 / 0": "raised    ZeroDivisionError: division",
+    "import os\n\nos._exit(1)": "cell 3 raised what no option expects\nKernel died",
+    ":expect: 5\n6": "",
 }
-REAL = "start/how-to-read.md"
-TRUTH, LIE = "device 7 holds [14 15]", "device 7 holds [15 16]"
-GOOD = [
-    (":expect: 0.10", "print('0.10')"),
-    (":raises: ZeroDivisionError division", "1 / 0"),
-    (":check: one is one", "one = 1\nassert one == 1"),
-    (':fold: "Set-up: `x`"', "x = 1"),
+TRUE = [
+    ":expect: 0.10\nprint('0.10')",
+    ":raises: ZeroDivisionError division\n1 / 0",
+    ":check: one is one\none = 1\nassert one == 1",
+    ':fold: "Set-up: `x`"\nx = 1',
+    ":expect: 1\nfrom examples.communication import ELSEWHERE\n\nlen(ELSEWHERE)",
 ]
-ROW = {"program": "0123", "machine": "H100", "pages": "index", "temporaries": "77"}
-ROW |= {"collectives": "", "note": "", "jax": version("jax")}
-ROW |= {"libtpu": facts.facts().libtpu}
 PAGES = {  # two import a module each, one reads a file
-    "index": "print(6 * 7)",
-    "first": "from examples import one\n\nprint(one.__name__)",
-    "second": "import examples.two\n\nprint(examples.two.__name__)",
-    "reader": 'print(open("data/one.csv").read())',
+    "index": TRUE,
+    "first": [":expect: examples.one\nfrom examples import one\n\nprint(one.__name__)"],
+    "second": [":tags: [hide-cell]\nimport examples.two"],
+    "reader": [":tags: [hide-cell]\nprint(open('data/one.csv').read())"],
 }
+ROW = {"program": "0123", "pages": "index", "collectives": "", "note": ""}
+ROW |= {"machine": "H100"}
 
 
 @pytest.fixture
 def book(tmp_path):
-    """A book without pages, of two more modules and a table."""
-    modules = shutil.copytree(ROOT / "src/examples", tmp_path / "src/examples")
+    """A book without pages, of two more modules, a table, and wrong answers."""
+    modules = shutil.copytree(marks.ROOT / "src/examples", tmp_path / "src/examples")
     (tmp_path / "docs/data").mkdir(parents=True)
     for name in "one", "two":
         (modules / f"{name}.py").touch()
+    for name in re.findall(r"exercise, (\w+)", str(FALSE)):
+        (tmp_path / f"{name}.toml").write_text(WRONG)
     (tmp_path / "docs/data/one.csv").write_text("1,2")
-    (tmp_path / "docs/conf.py").write_text(CONF.format(modules=modules))
+    (tmp_path / "docs/conf.py").write_text(CONF)
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     return tmp_path
 
 
-def write(book, cells, name="index", data=""):
+def write(book, name, cells):
     """Write a page of the book."""
-    fences = (f"```{{code-cell}}\n{options}\n{code}\n```\n" for options, code in cells)
-    text = PAGE.replace("DATA", f"data: '{data}'") + "\n".join(fences)
-    (book / f"docs/{name}.md").write_text(text)
+    data = "data/one.csv" * (name == "reader")
+    head = HEAD.replace("kernelspec:", f"needs: jax\ndata: '{data}'\nkernelspec:")
+    parts = [f"{head}# Page\n\nSome prose.\n"]
+    for cell in cells:
+        stub = re.search(r"exercise, (\w+)", cell)
+        parts += [BOX.format(stub[1])] if stub else []
+        parts.append(f"```{{code-cell}}\n{cell}\n```\n")
+    (book / f"docs/{name}.md").write_text("\n".join(parts))
 
 
-def build(book, *options):
-    """Build the book; return the exit status, and all that the build printed."""
-    command = [sys.executable, "-m", "sphinx", "-W", *options, "docs", "html"]
-    paths = f"{ROOT}/docs/_ext{os.pathsep}{ROOT}/src"
-    env = os.environ | {"PYTHONPATH": paths, "SHARDBOOK_CACHE": ""}
+def build(book):
+    """Build the book; return the status, what is printed, and the pages that ran."""
+    command = [sys.executable, "-m", "sphinx", "-W", "-j2", "docs", "html"]
+    paths = f"{marks.ROOT}/docs/_ext{os.pathsep}{marks.ROOT}/src"
+    env = os.environ | {"PYTHONPATH": paths, "SHARDBOOK_CACHE": str(book / "cache")}
     done = subprocess.run(
         command, cwd=book, env=env, text=True, capture_output=True, check=False
     )
-    return done.returncode, done.stdout + done.stderr
+    output = done.stdout + done.stderr
+    ran = re.findall(r"/(\w+)\.md: Executing notebook", output)
+    return done.returncode, output, {*ran}
 
 
-def test_each_failure_is_named_in_this_build_and_in_the_next(book):
-    write(book, BAD)
-    write(book, LOST, "lost")
-    page = (ROOT / "docs" / REAL).read_text()
-    assert page.count(TRUTH) == 1
-    (book / "docs/real.md").write_text(page.replace(TRUTH, LIE))
-    wanted = [*filter(None, [*BAD.values(), *LOST.values()]), f"-{LIE}\n+{TRUTH}"]
-    for options in (), ("-j2",):
-        status, output = build(book, *options)
-        assert status == 1
+def test_each_failure_is_named_in_each_build_and_errors_run_again(book):
+    write(book, "index", FALSE)
+    write(book, "lost", LOST)
+    wanted = [*FALSE.values(), *LOST.values(), "1 of its programs are not kept"]
+    for ran in {"index", "lost"}, {"lost"}:
+        status, output, pages = build(book)
+        assert (status, pages) == (1, ran), output
         assert [words for words in wanted if words not in output] == [], output
-        assert output.count("[cells.") == len(wanted)
-        assert "WARNING: stderr was found in the cell outputs" in output
-    line = PAGE.count("\n") + 1
+    line = (book / "docs/index.md").read_text().split("\n").index(":expect: 2")
     assert f"index.md:{line}: " in output
 
 
-def test_what_is_proved_is_shown_and_a_new_expectation_needs_no_run(book):
-    write(book, GOOD)
-    status, output = build(book)
-    assert status == 0, output
+def test_pages_show_what_they_prove_and_run_again_when_they_must(book):
+    for name, cells in PAGES.items():
+        write(book, name, cells)
+    status, output, ran = build(book)
+    assert (status, ran) == (0, {*PAGES}), output
     page, notebook, text = (
         (book / f"html/index.{kind}").read_text() for kind in ("html", "ipynb", "md")
     )
@@ -143,85 +145,33 @@ def test_what_is_proved_is_shown_and_a_new_expectation_needs_no_run(book):
     assert "Traceback" not in page + notebook
     assert "```python\nprint('0.10')\n```\n\n```text\n0.10\n```" in text
     assert "```text\nZeroDivisionError: division by zero\n```" in text
-    assert "code-cell" not in text
-    write(book, [(":expect: 0.20", GOOD[0][1]), *GOOD[1:]])
-    status, output = build(book)
-    assert status == 1
-    assert "Using cached" in output
-    assert "-0.20\n+0.10" in output, output
-
-
-def test_a_page_runs_again_when_it_must_and_only_then(book):
-    def executed():
-        status, output = build(book)
-        assert status == 0, output
-        return set(re.findall(r"/(\w+)\.md: Executing notebook", output))
-
-    for name, code in PAGES.items():
-        data = "data/one.csv" if name == "reader" else ""
-        write(book, [(":tags: [hide-cell]", code)], name, data)
-    assert executed() == {*PAGES}
     (book / "src/examples/one.py").write_text("# another line\n")
     (book / "docs/data/one.csv").write_text("3,4")
-    for name, old, new in ("second", "Some", "Other"), ("index", "6 * 7", "7 * 7"):
-        page = book / f"docs/{name}.md"
-        page.write_text(page.read_text().replace(old, new))
-    assert executed() == {"first", "reader", "index"}
+    for name, old, new in ("second", "Some", "Other"), ("index", ": 0.10", ": 0.20"):
+        file = book / f"docs/{name}.md"
+        file.write_text(file.read_text().replace(old, new))
+    status, output, ran = build(book)
+    assert (status, ran) == (1, {"first", "reader"})
+    assert "-0.20\n+0.10" in output
     assert "3,4" in (book / "html/reader.html").read_text()
     assert "Other prose" in (book / "html/second.html").read_text()
 
 
-@pytest.fixture
-def find_key(book, monkeypatch):
-    """Return a function that writes a page of one cell, and returns its key."""
-    config = SimpleNamespace(
-        execution_environment="",
-        execution_modules=str(book / "src/examples"),
-        execution_programs=str(book / "programs.csv"),
-    )
-    app = SimpleNamespace(config=config, env=SimpleNamespace(found_docs={"index"}))
-
-    def find_key(code, options="", **changes):
-        vars(config).update(changes)
-        write(book, [(options, code)])
-        execution.warn_of_missing(app)
-        return execution.page_key(app, Page(book / "docs/index.md", book / "docs"))[0]
-
-    return find_key
+def test_a_key_is_of_the_environment_and_the_rows_of_programs(book, monkeypatch):
+    write(book, "index", TRUE)
+    page = Page(book / "docs/index.md", book / "docs")
+    keys = set()
+    for environment, size in ("", 77), ("another", 77), ("", 78):
+        rows = [ROW | {"temporaries": size}]
+        monkeypatch.setattr(program_table, "read_rows", lambda rows=rows: rows)
+        settings = {"execution_environment": environment, "execution_modules": "none"}
+        app = SimpleNamespace(config=SimpleNamespace(**settings))
+        keys.add(execution.page_key(app, page))
+    assert len(keys) == 3
 
 
-def test_a_key_is_of_code_and_environment_and_of_no_expectation(find_key, monkeypatch):
-    first = find_key("1 + 1")
-    for options in ":expect: 2", ":check: it is so", ':fold: "Set-up"':
-        assert find_key("1 + 1", options) == first
-    assert find_key("1 + 2") != first
-    assert find_key("1 + 1", execution_environment="another") != first
-
-    def digest(flag, package):
-        monkeypatch.setenv("JAX_ENABLE_X64", flag)
-        packages = [SimpleNamespace(name="jax", version=package)]
-        monkeypatch.setattr("importlib.metadata.distributions", lambda: packages)
-        return execution.digest_environment({"JAX_ENABLE_X64"})
-
-    assert digest("0", "1") == digest("0", "1")
-    assert len({digest("0", "1"), digest("1", "1"), digest("0", "2")}) == 3
-
-
-def test_a_page_runs_again_for_new_rows_of_its_programs(book, find_key, monkeypatch):
-    """A program that no machine has compiled fails the build."""
-    warned = []
-    monkeypatch.setattr(notes, "note_files", lambda page: [Path("0123.json")])
-    monkeypatch.setattr(execution.LOG, "warning", lambda *w, **_: warned.append(w[0]))
-
-    def key_with(**changes):
-        with (book / "programs.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, ROW)
-            writer.writeheader()
-            writer.writerow(ROW | changes)
-        return find_key("from examples.communication import measure")
-
-    none = key_with(machine="CPU")
-    assert "1 of its programs are not kept for other machines" in warned[0]
-    assert key_with(pages="another") == none
-    assert len({none, key_with(), key_with(temporaries="78")}) == 3
-    assert len(warned) == 1
+def test_a_process_that_a_page_starts_ends_with_its_kernel():
+    for page in pages(marks.ROOT / "docs"):
+        code = "\n".join(cell.source for cell in page.code)
+        tied = "--pdeathsig=KILL" in code
+        assert tied or "subprocess.Popen" not in code, page.name

@@ -1,36 +1,36 @@
 """Show and store the programs that pages measure, for other machines.
 
-A kernel that runs a page calls `install` (see src/book/program_table.py). From
-then on `measure` shows a program as compiled for this machine, and beside it the rows
-of the machines in `MACHINES`. A program's key is a digest of its StableHLO: JAX's own
-output with all shardings, before any compiler. While the site is built, each program of
-a page is written into a folder. Where no machine has compiled it, it stands there as it
-is lowered for the others, and `tools/programs.py` compiles it. So do those that CI
-draws.
+A kernel that plays a page calls `install` (see src/book/play.py). From then on
+`measure` shows a program as compiled for this machine, and beside it the rows of the
+machines in `MACHINES`. A program's key is a digest of its StableHLO: JAX's own output
+with all shardings, before any compiler. Each program of a page is written into a
+folder. Where no machine has compiled it, it stands there as it is lowered for the
+others, and `tools/programs.py` compiles it. So do those that CI draws.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
 import runpy
+from importlib import import_module
 from pathlib import Path
 
 import jax
-from jax._src.interpreters import mlir, pxla  # no public way to move a program
 
-TABLES = Path(__file__).resolve().parents[1] / "src/examples/tables.py"
-Table = runpy.run_path(str(TABLES))["Table"]  # a reader's notebook may not have it
+SOURCES = Path(__file__).resolve().parents[1] / "src"  # a reader's notebook has none
+Table = runpy.run_path(str(SOURCES / "examples/tables.py"))["Table"]
 MACHINES = {"TPU v5p": "tpu", "H100": "cuda"}  # machine -> JAX's name of its platform
-STAYS = {  # a mark in an error -> what does not travel
+STAYS = {  # words of an error -> what does not travel
     "specified backend cpu": "it calls back into Python, where it was made",
-    "custom_partition": "a function in Python partitions it, where it was made",
-    "customspmdpartition": "a function in Python partitions it, where it was made",
+    "custom_?(spmd)?partition": "a function in Python partitions it, where it was made",
 }
 WORDS = 300  # characters of what a compiler says
 # where this process keeps a function of Python
 UNSTABLE = re.compile(r'index = \d+ : ui64|backend_config = "\d+"')
 ITEM = re.compile(r"(up to )?(\d+|\?) ([\w-]+) of (\d+) B over (.*?) among ([\d,/]+)")
+SIZES = "arguments", "outputs", "temporaries"  # columns that `Program` takes
 
 
 # -------------------------------------------------------------------- a row's words
@@ -63,10 +63,8 @@ def parse_collectives(text, module):
 
 def row_fields(program) -> dict:
     """Return the fields of a program's row, for `read_program`."""
-    sizes = ("arguments", "outputs", "temporaries", "sent")
-    return {name: getattr(program, name) for name in sizes} | {
-        "collectives": format_collectives(program.collectives)
-    }
+    fields = {name: getattr(program, name) for name in (*SIZES, "sent")}
+    return fields | {"collectives": format_collectives(program.collectives)}
 
 
 def read_program(row, module):
@@ -74,45 +72,37 @@ def read_program(row, module):
     if row["note"]:
         return row["note"]
     found = tuple(parse_collectives(row["collectives"], module))
-    sizes = (int(row[name]) for name in ("arguments", "outputs", "temporaries"))
-    return module.Program(found, *sizes)
-
-
-# ---------------------------------------------------------------------- tables
+    return module.Program(found, *(int(row[name]) for name in SIZES))
 
 
 class Machines(dict):
-    """Programs by machine, shown with a column for each beside this machine's."""
+    """Programs by machine, shown as a table with a column for each, this one first."""
 
     def __init__(self, here, others):
-        """Store this machine's program and those of others, or their refusals."""
+        """Store others' programs, or their refusals; make the table."""
         super().__init__(others)
-        self.here = here
-
-    def columns(self):
-        """Return a table: how often each kind runs on which machine, and bytes."""
-        every = {jax.default_backend().upper(): self.here, **self}
+        every = {jax.default_backend().upper(): here, **others}
         counts = [getattr(each, "counts", {}) for each in every.values()]
-        lines = [
-            [kind, *(format_count(each.get(kind, 0)) for each in counts)]
-            for kind in sorted({kind for each in counts for kind in each})
-        ]
+        kinds = sorted({kind for each in counts for kind in each})
+        rows = [[kind, *(each.get(kind, 0) for each in counts)] for kind in kinds]
         for title, name in ("bytes sent", "sent"), ("temporaries", "temporaries"):
             sizes = (getattr(each, name, "refused") for each in every.values())
-            lines.append([title, *map(format_count, sizes)])
-        return Table(["compiled for", *every], lines, "The same program, elsewhere")
+            rows.append([title, *sizes])
+        rows = [[format_count(count) for count in row] for row in rows]
+        head = ["compiled for", *every]
+        self.table = Table(head, rows, "The same program, elsewhere")
 
     def __str__(self):
         """Return aligned columns."""
-        return str(self.columns())
+        return str(self.table)
 
     def _repr_html_(self):
-        return self.columns()._repr_html_()
+        return self.table._repr_html_()
 
 
 def format_count(count):
-    """Return a number for a cell; that of a loop of unknown length is a word."""
-    return "unknown" if count is None or count != count else count  # noqa: PLR0124 (nan)
+    """Return a count for a cell; that of a loop of unknown length is a word."""
+    return "unknown" if str(count) in ("None", "nan") else count
 
 
 # --------------------------------------------------------------- in a page's kernel
@@ -137,36 +127,37 @@ def draw(key) -> str:
 
 def lower_for(traced, platform) -> dict:
     """Lower for another platform; return the program, and what compiling needs."""
-    lowering = traced.lower(lowering_platforms=(platform,))._lowering
-    if lowering._compiler_options_kvs:
+    lowered = traced.lower(lowering_platforms=(platform,))
+    if lowered._lowering._compiler_options_kvs:
         raise ValueError("its compiler_options are those of one compiler")
-    given = lowering.compile_args
-    free = pxla.get_prop_to_input_output(
-        given["in_shardings"], given["out_shardings"], len(given["ordered_effects"])
-    )
+    given, module = lowered._lowering.compile_args, io.BytesIO()
+    lowered.compiler_ir().operation.write_bytecode(file=module)
+    effects = [False] * len(given["ordered_effects"])
+    places = given["in_shardings"], given["out_shardings"]
     return {
-        "module": mlir.module_to_bytecode(lowering.stablehlo()).hex(),
+        "module": module.getvalue().hex(),
         "tupled": given["tuple_args"],
-        "free": [list(map(bool, each)) for each in free],
+        "free": [[*effects, *map(is_free, each)] for each in places],
     }
+
+
+def is_free(sharding) -> bool:
+    """Return whether the compiler chooses where an argument or a result lies."""
+    chosen = isinstance(sharding, jax.sharding.Sharding)
+    return not chosen or jax.P.UNCONSTRAINED in getattr(sharding, "spec", ())
 
 
 def refusal(error) -> str:
     """Return the message of JAX or a compiler that refused a program, shortened."""
     message = " ".join(str(error).split())
     for mark, meaning in STAYS.items():
-        if mark in message.lower():
+        if re.search(mark, message, re.I):
             return f"not moved: {meaning}"
     return f"{type(error).__name__}: {message}".partition(" Traceback")[0][:WORDS]
 
 
-def write_note(folder, key, moved, here, rows):
-    """Write a note of a program of a page, lowered for machines without a row.
-
-    moved: what was traced and lowered; here: its program; rows: machine -> row.
-    """
-    traced, lowered = moved
-    folder.mkdir(parents=True, exist_ok=True)
+def make_note(traced, lowered, here, machines) -> dict:
+    """Return a program with its row here, and lowered for these machines."""
     given = lowered._lowering.compile_args
     places = [*given["in_shardings"], *given["out_shardings"]]
     meshes = [dict(s.mesh.shape) for s in places if hasattr(s, "mesh")]
@@ -174,17 +165,16 @@ def write_note(folder, key, moved, here, rows):
     meshes += [dict(context.shape)] if context.shape else []
     note = {"name": traced.fun_name, "devices": given["num_devices"], "meshes": meshes}
     note["CPU"] = row_fields(here)
-    for machine, platform in MACHINES.items():
-        if machine not in rows or draw(key).startswith("0"):
-            try:
-                note[machine] = lower_for(traced, platform)
-            except Exception as error:
-                note[machine] = {"note": refusal(error)}
-    (folder / f"{key}.json").write_text(json.dumps(note))
+    for machine in machines:
+        try:
+            note[machine] = lower_for(traced, MACHINES[machine])
+        except Exception as error:
+            note[machine] = {"note": refusal(error)}
+    return note
 
 
-def install(communication, programs, notes=None):
-    """Add a hook to `measure` that looks up rows, and writes notes into a folder.
+def make_hook(communication, programs, notes=None):
+    """Return a hook for `measure` that looks up rows, and writes notes into a folder.
 
     communication: the module; programs: program -> machine -> row.
     """
@@ -193,12 +183,22 @@ def install(communication, programs, notes=None):
         key = key_of(lowered)
         rows = programs.get(key, {})
         if notes:
-            write_note(notes, key, (traced, lowered), here, rows)
-        others = {
-            name: read_program(rows[name], communication)
-            for name in MACHINES
-            if name in rows
-        }
+            drawn = draw(key).startswith("0")
+            missing = [name for name in MACHINES if drawn or name not in rows]
+            note = make_note(traced, lowered, here, missing)
+            notes.mkdir(parents=True, exist_ok=True)
+            (notes / f"{key}.json").write_text(json.dumps(note))
+        found = (name for name in MACHINES if name in rows)
+        others = {name: read_program(rows[name], communication) for name in found}
         return Machines(here, others) if others else {}
 
-    communication.ELSEWHERE.append(ask)
+    return ask
+
+
+def install():
+    """Add the hook to the `measure` of this kernel."""
+    table = runpy.run_path(str(SOURCES / "book/program_table.py"))
+    programs = table["group_rows"](table["read_rows"]())
+    communication = import_module("examples.communication")
+    folder = Path(os.environ["BOOK_NOTES"])
+    communication.ELSEWHERE.append(make_hook(communication, programs, folder))

@@ -1,103 +1,141 @@
-"""Run a page again when what it depends on has changed, and only then.
+"""Play a page when what it runs has changed, and give MyST-NB what its cells showed.
 
-MyST-NB caches a page's outputs under a key made of its cells and its `kernelspec`. The
-key does not contain the modules that the cells import, nor the environment, so the
-outputs would stay when one of them changes. Here both go into the kernelspec, as one
-digest, and Sphinx gets the files that the page depends on as dependencies. So do the
-files that a page reads: its front matter lists them as `data`, from the page's folder.
-So do the rows of the programs that a page measures (see tools/measure_hook.py).
+A page's key digests the code that is played (its cells, the modules and data that they
+read, answers to exercises), the rows of the programs that it measures (see
+tools/measure_hook.py), and the environment. The folder of a key has the notebook as it
+ran, beside its programs (see `notes`).
 """
 
 import hashlib
-import importlib.metadata
-import json
 import os
-import sqlite3
+import shutil
 import sys
-from contextlib import closing
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn
-from myst_nb.core.read import create_nb_reader
+import nbformat
+from myst_nb.core.read import read_myst_markdown_notebook
+from sources import page_of
 from sphinx.errors import ExtensionError
 from sphinx.util.logging import getLogger
-from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
-from book import exercises, marks, notes, play
-from book.page import Page, comment_options
-from book.program_table import read_rows
+from book import exercises, marks, notes, play, program_table
+from book.page import SYNTAX, comment_options
 
 LOG = getLogger(__name__)
-MEASURING = "communication.py"  # pages whose cells import it may measure programs
-COLUMNS = "program", "machine", "collectives", "temporaries", "note"  # columns
+COLUMNS = "program", "machine", "collectives", "temporaries", "note"
 
 
-def digest_environment(variables) -> str:
-    """Digest the Python, every installed package and the named variables.
-
-    Where the checkout lies is no part of it.
-    """
-    packages = importlib.metadata.distributions()
-    state = [
-        sys.version,
-        *sorted({f"{package.name}=={package.version}" for package in packages}),
-        *(f"{name}={os.environ.get(name, '')}" for name in sorted(variables)),
-    ]
-    state = [each.replace(str(marks.ROOT), "ROOT") for each in state]
-    return hashlib.sha256("\n".join(state).encode()).hexdigest()
+# ----------------------------------------------------------------------------- keys
 
 
-def insert_key(page, key) -> str:
-    """Write `key` into the kernelspec of a page, without moving any line."""
-    kernel = page.front["kernelspec"] | {"key": key}
-    front = json.dumps(page.front | {"kernelspec": kernel})  # so it is one line
-    lines, count = page.text.split("\n"), page.tokens[0].map[1]
-    return "\n".join(["---", front, *[""] * (count - 3), "---", *lines[count:]])
+def digest_environment(variables, files) -> str:
+    """Digest the Python, variables and files; where the checkout lies is no part."""
+    state = [sys.version, *(file.read_text() for file in files), *variables.items()]
+    text = repr(state).replace(str(marks.ROOT), "ROOT")
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def page_key(app, page) -> tuple[str, str, list[Path]]:
-    """Return a page's key, its text with that, and the files that it depends on.
-
-    The key is a digest of the code that is played: the page's, the modules, the data
-    and the answers to exercises with it.
-    """
+def page_key(app, page) -> str:
+    """Return the digest of all that decides what a page shows when it is played."""
     try:
-        page = replace(page, source=comment_options(page))
+        page = replace(page, source=comment_options(page))  # a new one needs no run
+        notebook = play.make_notebook(page, Path(app.config.execution_modules))
     except ValueError as error:
         raise ExtensionError(f"{page.name}, {error}") from error
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    own = (row for row in other_rows() if page.name in row["pages"].split())
+    rows = sorted([row[column] for column in COLUMNS] for row in own)
+    state = [app.config.execution_environment, page.needs, code, rows]
+    return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+
+
+def other_rows() -> list[dict]:
+    """Return the rows of programs for other machines."""
+    return [row for row in program_table.read_rows() if row["machine"] != "CPU"]
+
+
+def add_dependencies(app, docname, source):
+    """Handle `source-read`: read a page again when a file changes that is played."""
+    page = page_of(app.env)
+    if page.is_notebook:
+        answers = (exercises.wrong_answers_file(each.name) for each in page.exercises)
+        files = [*page.modules(Path(app.config.execution_modules)), *page.data]
+        measures = "communication" in [file.stem for file in files]
+        table = [program_table.TABLE] * measures
+        for file in filter(Path.exists, (*files, *answers, *table)):
+            app.env.note_dependency(file)
+
+
+# ------------------------------------------------------------------- what was played
+
+
+def outputs_of(notebook) -> list:
+    """Return the outputs of each cell that a page has itself, in order."""
+    return [cell.outputs for cell in notebook.cells if play.is_own(cell)]
+
+
+def read_played(text, file):
+    """Return a page's text as MyST-NB reads it, with the outputs that a file has."""
+    notebook = read_myst_markdown_notebook(text, SYNTAX, add_source_map=True)
+    played = nbformat.read(file, as_version=4)
+    notebook.metadata["language_info"] = played.metadata["language_info"]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell, outputs in zip(cells, outputs_of(played), strict=True):
+        cell.outputs = outputs
+    return notebook
+
+
+def store_page(app, page, file, kernel):
+    """Play a page, and store its notebook in a file."""
+    LOG.info("%s: Executing notebook", page.file)
+    start = time.monotonic()
+    shutil.rmtree(file.parent, ignore_errors=True)
+    variables = app.config.execution_variables | {"BOOK_NOTES": str(file.parent)}
     modules = Path(app.config.execution_modules)
-    files = [*page.modules(modules), *page.data]
-    files += [
-        file
-        for exercise in page.exercises
-        if (file := exercises.wrong_answers_file(exercise.name)).exists()
-    ]
-    cells = play.notebook_with_answers(page, modules).cells
-    code = [cell.source for cell in cells if cell.cell_type == "code"]
-    state = [app.config.execution_environment, page.needs, code]
-    table = Path(app.config.execution_programs)
-    if MEASURING in (file.name for file in files) and table.is_file():
-        state.append(program_rows(table, page.name))
-        files.append(table)
-    key = hashlib.sha256(repr(state).encode()).hexdigest()[:16]
-    return key, insert_key(page, key), files
+    notebook = play.play_page(page, modules, kernel, variables)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, file.with_suffix(".part"))
+    file.with_suffix(".part").rename(file)
+    seconds = time.monotonic() - start
+    LOG.info("%s: Executed notebook in %.2f seconds", page.file, seconds)
 
 
-def program_rows(table, name) -> list[list[str]]:
-    """Return the table's rows for a page's programs on other machines."""
-    rows = (row for row in read_rows(table) if name in row["pages"].split())
-    return sorted([row[k] for k in COLUMNS] for row in rows if row["machine"] != "CPU")
+def select_played(app, page) -> Path:
+    """Let MyST-NB read what was played of a page, by its key; return the file."""
+    env = app.env
+    notes.begin_notes(page.name, page_key(app, page))
+    file = env.played[page.name] = notes.notes_of(page.name) / "played.ipynb"
+    reader = "execution.read_played", {"file": file}, False
+    env.mystnb_config.custom_formats[str(page.file)] = reader
+    return file
+
+
+def play_pages(app, env, names):
+    """Handle `env-before-read-docs`: play pages side by side, those that wait too.
+
+    MyST-NB reads what was played, and runs nothing.
+    """
+    if app.config.nb_execution_mode != "cache":
+        return
+    env.mystnb_config.execution_mode = "off"
+    env.played = getattr(env, "played", {})
+    folder, jobs = app.config.execution_kernels, []
+    for page in (page_of(env, name) for name in names):
+        if page.is_notebook and not (file := select_played(app, page)).exists():
+            needs = tuple(page.needs)
+            kernel = play.make_kernel(needs, Path(folder)) if folder else "python3"
+            jobs.append((page, file, kernel))
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
+        list(pool.map(lambda job: store_page(app, *job), jobs))
+    warn_of_missing(app)
 
 
 def warn_of_missing(app):
     """Warn of pages with programs that are not compiled for other machines."""
-    table = Path(app.config.execution_programs)
-    if table.is_file():
-        rows = read_rows(table)
-        known = {row["program"] for row in rows if row["machine"] != "CPU"}
+    if known := {row["program"] for row in other_rows()}:
         for name in sorted(app.env.found_docs):
             programs = {file.stem for file in notes.note_files(name)}
             if missing := len(programs - known):
@@ -106,105 +144,12 @@ def warn_of_missing(app):
                 LOG.warning(message, location=name)
 
 
-def add_key(app, docname, source):
-    """Handle `source-read`: make the page depend on its files and environment."""
-    page = Page(Path(app.env.doc2path(docname)), Path(app.srcdir), source=source[0])
-    if page.is_notebook:
-        _, source[0], files = page_key(app, page)
-        for file in files:
-            app.env.note_dependency(file)
-
-
-def read_notebook(app, page, text):
-    """Return a page's text, with its key, as MyST-NB reads it: without outputs."""
-    settings = app.env.mystnb_config
-    reader = create_nb_reader(str(page.file), app.env.myst_config, settings, text)
-    return reader.read(text)
-
-
-def is_played(app, page) -> bool:
-    """Return whether a page's outputs are cached; select the notes of its key."""
-    key, text, _ = page_key(app, page)
-    notes.begin_notes(page.name, key)
-    cache = get_cache(app.config.nb_execution_cache_path)
-    try:
-        cache.match_cache_notebook(read_notebook(app, page, text))
-    except KeyError:
-        return False
-    return not page.exercises or notes.answers_file(page.name).exists()
-
-
-def cache_outputs(cache, bundle):
-    """Put a page's outputs into MyST-NB's cache, one process at a time.
-
-    As it makes room for them, it deletes what another process puts there meanwhile.
-    """
-    with closing(sqlite3.connect(cache.path / "lock.db", timeout=600)) as lock:
-        lock.execute("BEGIN EXCLUSIVE")  # until it is closed
-        cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
-
-
-def execute_page(app, page, kernel):
-    """Play a page, and put what its cells show into MyST-NB's cache."""
-    LOG.info("%s: Executing notebook", page.file)
-    folder = notes.notes_of(page.name)
-    variables = app.config.execution_variables | {"BOOK_NOTES": str(folder)}
-    modules = Path(app.config.execution_modules)
-    played = play.play_page(page, modules, kernel, variables)
-    notebook = read_notebook(app, page, page_key(app, page)[1])
-    notebook.metadata["language_info"] = played.language
-    cells = (cell for cell in notebook.cells if cell.cell_type == "code")
-    for number, cell in enumerate(page.cells, 1):
-        if cell.code:
-            own, ran = next(cells), played.cells[f"cell-{number}"]
-            own.outputs, own.execution_count = ran.outputs, ran.execution_count
-    cache = get_cache(app.config.nb_execution_cache_path)
-    data = {"execution_seconds": played.seconds}
-    cache_outputs(cache, CacheBundleIn(nb=notebook, uri=str(page.file), data=data))
-    if page.exercises:
-        notes.answers_file(page.name).parent.mkdir(parents=True, exist_ok=True)
-        notes.answers_file(page.name).write_text(json.dumps(played.answers))
-    LOG.info("%s: Executed notebook in %.2f seconds", page.file, played.seconds)
-
-
-def execute_pages(app, env, names):
-    """Handle `env-before-read-docs`: play pages side by side, those that wait too.
-
-    MyST-NB finds what they show in its cache.
-    """
-    if app.config.nb_execution_mode != "cache":
-        return
-    found = (Page(Path(env.doc2path(name)), Path(app.srcdir)) for name in names)
-    pages = [page for page in found if page.is_notebook and not is_played(app, page)]
-    folder = app.config.execution_kernels
-    kernels = {
-        tuple(page.needs): play.make_kernel(page.needs, Path(folder))
-        if folder
-        else "python3"
-        for page in pages
-    }
-    many = (os.cpu_count() or 1) + 1
-    tasks = ParallelTasks(many) if parallel_available else SerialTasks()
-    for page in pages:
-        play_one = partial(execute_page, app, page)
-        tasks.add_task(play_one, kernels[tuple(page.needs)])
-    tasks.join()
-    warn_of_missing(app)
-
-
-def make_cache(app, config):
-    """Handle `config-inited`: create the database before Sphinx forks its readers."""
-    _ = get_cache(config.nb_execution_cache_path).db
-
-
 def setup(app):
     """Register the settings and the handlers."""
-    app.add_config_value("execution_environment", "", "env", str)
-    app.add_config_value("execution_modules", "", "env", str)
-    app.add_config_value("execution_programs", "", "env", str)
-    app.add_config_value("execution_kernels", "", "env", str)
+    app.setup_extension("sources")
+    for name in "environment", "modules", "kernels":
+        app.add_config_value(f"execution_{name}", "", "env", str)
     app.add_config_value("execution_variables", {"JAX_PLATFORMS": "cpu"}, "env", dict)
-    app.connect("config-inited", make_cache)
-    app.connect("env-before-read-docs", execute_pages, priority=900)  # all is set
-    app.connect("source-read", add_key)
+    app.connect("env-before-read-docs", play_pages, priority=900)  # all is set
+    app.connect("source-read", add_dependencies)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

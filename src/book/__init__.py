@@ -1,9 +1,9 @@
 """What the book is made with, in plain Python; `docs/_ext` builds the site with it.
 
 `page` reads a page, `contents` the order of all. `guards` compares the outputs of a
-cell with its options; `play` runs a page as a notebook, in a kernel that `kernels`
-prepares, and `exercises` tries answers. `export` and `plain_markdown` write a page as
-a notebook and as Markdown; `error_index`, `exercise_list`, `module_reference` and
+cell with its options; `play` runs a page as a notebook, in a kernel of its own, and
+`exercises` tries answers. `export` and `plain_markdown` write a page as
+a notebook and as Markdown; `error_index`, `exercises`, `module_reference` and
 `reading_map` write lists. `marks` are proofs that need no repetition, and `facts` reads
 pyproject.toml.
 """

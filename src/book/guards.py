@@ -18,7 +18,7 @@ from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
 MYST_OPTIONS = {"mystnb", "tags"}
 ACCOUNTED_FOR = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
-BASES = "A kind of: "  # the last line of a traceback: see start_kernel.py
+BASES = "A kind of: "  # of no output any more: export.py may do without
 BASE_CLASSES = {"IndivisibleError": "ValueError"}  # of JAX's errors, as pages state
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 FRAMES = re.compile(r"\s*(This error occurs at source:|-{20}|For simplicity).*", re.S)
@@ -34,16 +34,13 @@ MAX_TRACEBACK_LINES = 30
 
 def visible_text(outputs) -> str:
     """Return the text below a cell: not pictures, tables, errors, nor stderr."""
-    texts, printing = [], False
+    texts = []
     for output in outputs:
-        data, printed = output.get("data", {}), output.get("name") == "stdout"
-        if printed and printing:  # a kernel may send what it prints in pieces
-            texts[-1] += output["text"]
-        elif printed:
+        data = output.get("data", {})
+        if output.get("name") == "stdout":
             texts.append(output["text"])
         elif data and (not RICHER & data.keys() or process_html(output)):
             texts.append(data.get("text/plain", ""))
-        printing = printed or (printing and output.get("name") == "stderr")
     return "\n".join(map(tidy, texts))
 
 

@@ -1,7 +1,9 @@
 """Run the notebook of a page, as readers download it, in an empty folder.
 
 The kernel has what the page says it needs, at the versions of requirements.lock, and
-nothing else. What its cells show is what the site shows.
+nothing else. What its cells show is what the site shows. Two kinds of cells come in
+between and leave no name behind: some try answers to exercises, one gives `measure` its
+hook (see tools/measure_hook.py).
 """
 
 import asyncio
@@ -10,134 +12,116 @@ import os
 import re
 import subprocess
 import sys
-import time
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
-from nbformat.v4 import new_output
+from nbformat.v4 import new_code_cell, new_output
+from traitlets.config import Config
 from uv import find_uv_bin
 
-from book import exercises, export, kernels, marks
+from book import exercises, export, marks
 
 OWN = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")  # not a reader's
-PINNED = re.compile(r"^[\w.-]+==[^\s\\]+(?: ;[^\\\n]+)?", re.M)
-STARTS = 3  # another program may take a port between its choice and its use
-LOCK = marks.ROOT / "requirements.lock"
+XLA_FLAGS = (  # a collective waits for a device that stands still
+    "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600 "
+    "--xla_cpu_collective_call_terminate_timeout_seconds=900"
+)
+CLIENT = {  # the limits, in seconds, only end a hang
+    "allow_errors": True,
+    "coalesce_streams": True,  # a kernel may send what it prints in pieces
+    "extra_arguments": ["--InlineBackend.figure_formats=svg"],
+    "iopub_timeout": 120,
+    "startup_timeout": 300,
+    "timeout": 900,
+}
+MEASURING = "examples.communication"
+HOOK = marks.ROOT / "tools/measure_hook.py"
+ADD_HOOK = """\
+__import__("runpy").run_path(__import__("os").environ["BOOK_HOOK"])["install"]()"""
 
 
-class PageRun(NamedTuple):
-    """The results of a page: cells by name, the language, answers, seconds."""
-
-    cells: dict[str, NotebookNode]
-    language: dict  # as the kernel describes it
-    answers: dict[str, list[dict]]
-    seconds: float
-
-
-def constraints(lock) -> str:
-    """Return the versions in a lock file, without the hashes."""
-    return "\n".join(line.strip() for line in PINNED.findall(lock)) + "\n"
-
-
-def install_packages(folder, packages):
-    """Make a virtual environment with packages, of the locked versions."""
-    versions = folder.parent / "constraints.txt"
-    versions.write_text(constraints(LOCK.read_text()))
-    python = folder / "bin/python"
-    uv = find_uv_bin()
-    make = uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder
-    add = uv, "pip", "install", "--quiet", "--python", python
-    subprocess.run(make, check=True)
-    subprocess.run([*add, "--constraint", versions, *packages], check=True)
-
-
+@cache
 def make_kernel(needs, folder) -> str:
     """Return the name of a kernel that has what `needs` lists and nothing else.
 
-    It is made in `folder`, where it is not there yet; Jupyter finds it there.
+    It is made in `folder`, or brought to the locked versions; Jupyter finds it there.
     """
     name = "-".join(["shardbook", *needs])
+    uv, python = find_uv_bin(), str(folder / name / "bin/python")
+    if not Path(python).exists():
+        make = uv, "venv", "--quiet", "--python", sys.executable, folder / name
+        subprocess.run(make, check=True)
+    install = uv, "pip", "install", "--quiet", "--exact", "--python", python
+    versions = "--constraint", marks.ROOT / "requirements.lock"
     packages = [*export.requirements(needs, marks.ROOT), "ipykernel"]
-    place, mark = folder / name, folder / name / "packages.txt"
-    wanted = "\n".join([*packages, LOCK.read_text()])
-    kernel = folder / "jupyter/kernels" / name / "kernel.json"
-    kernel.parent.mkdir(parents=True, exist_ok=True)
-    if not mark.exists() or mark.read_text() != wanted:
-        print("installing", *packages, flush=True)
-        install_packages(place, packages)
-        mark.write_text(wanted)
-    python = str(place / "bin/python")
+    subprocess.run([*install, *versions, *packages], check=True)
     start = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": start, "display_name": name, "language": "python"}
-    spec["metadata"] = {"supported_encryption": ["curve"]}
+    kernel = folder / "jupyter/kernels" / name / "kernel.json"
+    kernel.parent.mkdir(parents=True, exist_ok=True)
     kernel.write_text(json.dumps(spec))
     os.environ["JUPYTER_PATH"] = str(folder / "jupyter")
     return name
 
 
-def notebook_with_answers(page, modules) -> NotebookNode:
-    """Return the notebook of a page, with cells that try answers to its exercises."""
+def make_notebook(page, modules) -> NotebookNode:
+    """Return the notebook of a page, with the cells that come in between."""
     notebook = export.notebook(page, modules)
     exercises.add_attempts(notebook, page)
+    for place, cell in enumerate(notebook.cells):
+        first = cell.source.partition("\n")[0]
+        if MEASURING in cell.source and is_own(cell) and not first.startswith("%%"):
+            notebook.cells.insert(place, new_code_cell(ADD_HOOK, id="hook"))
+            break
     return notebook
 
 
-def play_page(page, modules, kernel, variables) -> PageRun:
-    """Play a page.
+def is_own(cell) -> bool:
+    """Return whether a cell is one of the page's own, and has code."""
+    return cell.cell_type == "code" and cell.id.startswith("cell-")
+
+
+def play_page(page, modules, kernel, variables) -> NotebookNode:
+    """Return the notebook of a page as it ran.
 
     modules: the folder with the modules that pages import; kernel: its name; variables:
     of the environment, beside those that a reader has.
     """
-    notebook = notebook_with_answers(page, modules)
-    start = time.monotonic()
+    notebook = make_notebook(page, modules)
     clean = {name: v for name, v in os.environ.items() if not OWN.match(name)}
-    with TemporaryDirectory() as empty, TemporaryDirectory() as own:
-        kernels.prepare_profile(Path(own))
-        environment = clean | variables | {"IPYTHONDIR": own}
-        run_started(lambda: run_cells(notebook, kernel, empty, environment))
-    cells = {cell.id: cell for cell in notebook.cells}
-    language, seconds = notebook.metadata["language_info"], time.monotonic() - start
-    return PageRun(cells, language, exercises.read_outcomes(notebook), seconds)
+    with TemporaryDirectory() as folder, TemporaryDirectory() as profile:
+        own = {"IPYTHONDIR": profile, "BOOK_HOOK": str(HOOK)}
+        files = {"transport": "ipc", "ip": f"{profile}/socket"}  # ports may be taken
+        client = NotebookClient(
+            notebook,
+            kernel_name=kernel,
+            resources={"metadata": {"path": folder}},
+            config=Config(KernelManager=files),
+            **CLIENT,
+        )
+        asyncio.run(run_cells(client, clean | variables | own))
+    return notebook
 
 
-def run_started(run):
-    """Run what runs cells; again, if the kernel ended before it answered."""
-    for more in reversed(range(STARTS)):
-        try:
-            return asyncio.run(run())
-        except RuntimeError as error:
-            if not more or "Kernel died before replying" not in str(error):
-                raise
-    return None
-
-
-async def run_cells(notebook, kernel, folder, environment):
+async def run_cells(client, environment):
     """Run all cells, also after an error; one that ends the kernel ends the run.
 
     Only the page's own cells have numbers.
     """
-    client = NotebookClient(
-        notebook,
-        allow_errors=True,
-        kernel_name=kernel,
-        resources={"metadata": {"path": folder}},
-        timeout=kernels.SECONDS,
-    )
+    notebook = client.nb
     client.reset_execution_trackers()
     async with client.async_setup_kernel(env=environment):
         reply = await client.async_wait_for_reply(client.kc.kernel_info())
         notebook.metadata["language_info"] = reply["content"]["language_info"]
         for index, cell in enumerate(notebook.cells):
-            is_own = cell.id.startswith("cell-")
             try:
-                await client.async_execute_cell(cell, index, store_history=is_own)
+                await client.async_execute_cell(cell, index, store_history=is_own(cell))
             except (CellTimeoutError, DeadKernelError) as error:
                 kind, words = type(error).__name__, str(error)
-                cell.outputs.append(
-                    new_output("error", ename=kind, evalue=words, traceback=[words])
-                )
+                end = new_output("error", ename=kind, evalue=words, traceback=[words])
+                cell.outputs.append(end)
                 return
