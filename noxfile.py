@@ -29,7 +29,7 @@ SPHINX = "sphinx-build", "-j=auto", f"-d={SITE}.doctrees", "docs", SITE
 STRICT = "-W", "--keep-going", "-n"  # every warning, of every page
 WORKERS = f"-n={min((os.cpu_count() or 1) + 1, 4)}", "--dist=worksteal"  # some wait
 FUZZ = "-o=python_files=fuzz_*.py", "--hypothesis-profile=brief"
-FUZZ += "-n=2", "--dist=loadfile"  # the outcomes of a module are counted together
+FUZZ += ("-n=2", "--dist=worksteal")
 FUZZ += ("--max-worker-restart=0",)  # or a file whose test ends its process runs again
 OLDEST = TOOL["shardbook"]["oldest-jax"]
 OTHER_JAX = {"--jax=oldest": f"jax=={OLDEST} jaxlib=={OLDEST}", "--jax=newest": "jax"}
