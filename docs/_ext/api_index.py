@@ -32,15 +32,12 @@ SAME = {  # two names of one thing
     "jax.sharding.PartitionSpec": "jax.P",
 }
 FOLDED = {"check", "fold", "exercise", "solution", "hide-cell", "hide-input"}
+PLACE = '<div class="api-index"></div>'
 TABLE = """\
 <table class="table listing api"><thead><tr><th>name</th><th>shown in</th></tr></thead>
 <tbody>{}</tbody></table>"""
 ROW = '<tr><td><p id="api-{}"><code>{}</code></p></td><td><p>{}</p></td></tr>'
 LINK = '<a class="reference internal" href="{}.html{}">{}</a>'
-
-
-class Place(nodes.General, nodes.Element):
-    """The place of the table."""
 
 
 class ApiIndex(SphinxDirective):
@@ -49,7 +46,7 @@ class ApiIndex(SphinxDirective):
     def run(self):
         """Return the place."""
         self.env.metadata[self.env.docname]["has_api_index"] = True
-        return [Place()]
+        return [nodes.raw("", PLACE, format="html")]
 
 
 # ----------------------------------------------------------------- the names of a page
@@ -136,16 +133,16 @@ def collect_names(app, doctree):
 
 def find_places(env) -> dict[str, list[tuple[str, str, str]]]:
     """Return the best places of each name: page, anchor, text, the best first."""
-    order = [page.name for page in contents.pages(env.srcdir)]
+    order = {page.name: n for n, page in enumerate(contents.pages(env.srcdir))}
     found = {}
-    for page in sorted(env.metadata, key=lambda name: (name not in order, name)):
+    for page, metadata in env.metadata.items():
         title = env.titles[page].astext()
-        for name, sections in env.metadata[page].get("api", {}).items():
+        for name, sections in metadata.get("api", {}).items():
             for (anchor, heading), count in sections.items():
-                text = f"{title}: {heading}" if anchor else title
-                at = order.index(page) if page in order else len(order)
-                key = lacks(name, title), lacks(name, heading), -count, at, anchor
-                found.setdefault(name, []).append((key, (page, anchor, text)))
+                place = page, anchor, f"{title}: {heading}" if anchor else title
+                key = lacks(name, title), lacks(name, heading), -count
+                key += order.get(page, len(order)), anchor
+                found.setdefault(name, []).append((key, place))
     names = sorted(found, key=lambda name: (name.lower(), name))
     return {name: best_places(found[name]) for name in names}
 
@@ -202,19 +199,18 @@ def update_table(app, env):
     return names if changed else []
 
 
-def fill_places(app, doctree, name):
-    """Handle `doctree-resolved`: put the table in its place."""
-    for place in list(doctree.findall(Place)):
-        html = to_html(app.env.api_index, name)
-        place.replace_self(nodes.raw("", html, format="html"))
+def fill_place(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: put the table in its place."""
+    if PLACE in context.get("body", ""):
+        table = to_html(app.env.api_index, pagename)
+        context["body"] = context["body"].replace(PLACE, table)
 
 
 def setup(app):
     """Register the directive."""
     app.setup_extension("filters")
     app.add_directive("api-index", ApiIndex)
-    app.add_node(Place)
     app.connect("doctree-read", collect_names, priority=600)  # after `cells`
     app.connect("env-updated", update_table)
-    app.connect("doctree-resolved", fill_places)
+    app.connect("html-page-context", fill_place)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -33,7 +33,8 @@ filters.plain = text => text.toLowerCase().replace(/\s+/g, " ").trim();
 filters.item = node => {
   const title = node.closest("section")?.querySelector("h2, h3")?.textContent ?? "";
   const heads = [...(node.closest("table")?.querySelectorAll("thead th") ?? [])];
-  const columns = heads.map((head, n) => [head, node.cells[n]].map(cell => filters.plain(cell.textContent)));
+  const columns = heads.map((head, n) =>
+    [head, node.cells[n]].map(cell => filters.plain(cell.textContent)));
   return { node, columns, text: filters.plain(`${title} ${node.textContent}`) };
 };
 
@@ -50,7 +51,9 @@ filters.addToList = place => {
   const { items: selector, what, try: offered = "" } = place.dataset;
   const items = [...place.closest("article").querySelectorAll(selector)].map(filters.item);
   const nodes = items.map(item => item.node);
-  const box = finder.element("input", { id: `filter-${what}`, type: "search", autocomplete: "off", spellcheck: false });
+  const box = finder.element("input", {
+    id: `filter-${what}`, type: "search", autocomplete: "off", spellcheck: false,
+  });
   const count = finder.element("span", { className: "count", role: "status" });
   const words = () => filters.plain(box.value).split(" ").filter(Boolean);
   const buttons = offered.split(" ").filter(Boolean).map(word => {
@@ -73,10 +76,14 @@ filters.addToList = place => {
 
   const label = finder.element("label", { htmlFor: box.id }, `Filter the ${what}`);
   const line = finder.element("div", { className: "line" }, label, box, count);
-  const offers = buttons.length ? [finder.element("div", { className: "offers" }, "Try ", ...buttons)] : [];
-  place.append(finder.element("form", { onsubmit: event => event.preventDefault() }, line, ...offers));
+  const offers = finder.element("div", { className: "offers", hidden: !offered }, "Try ", ...buttons);
+  const onsubmit = event => event.preventDefault();
+  place.append(finder.element("form", { onsubmit }, line, offers));
   box.addEventListener("input", finder.delay(update));
-  const read = () => { box.value = new URLSearchParams(location.search).get("filter") ?? ""; show(); };
+  const read = () => {
+    box.value = new URLSearchParams(location.search).get("filter") ?? "";
+    show();
+  };
   read();
   addEventListener("popstate", read);
   const arrive = () => filters.followMoved(place) || filters.reveal(box, update);
@@ -89,7 +96,8 @@ filters.addToList = place => {
 filters.followMoved = place => {
   const name = decodeURIComponent(location.hash.slice(1));
   const [, module] = /^(?:module-)?examples\.(\w+)/.exec(name) ?? [];
-  const target = document.getElementById(name) ?? document.getElementById(`module-examples.${module}`);
+  const target = [name, `module-examples.${module}`]
+    .map(each => document.getElementById(each)).find(Boolean);
   const row = place.dataset.moved !== undefined && target?.closest(place.dataset.items);
   if (row) location.replace(row.querySelector("a").href + (module ? `#${name}` : ""));
   return row;
@@ -98,32 +106,41 @@ filters.followMoved = place => {
 // On the page of errors the field takes a pasted one, and leaves the entries whose constant words
 // stand in it, as the search does.
 
-filters.errorWords = node => {
+filters.errorPatterns = node => {
   const entry = node.querySelector("details");
-  if (entry) return JSON.parse(entry.dataset.words);
-  const own = node.querySelector("code").textContent.replace(/^\w+: /, ""); // of a module of the book
-  return [own.replace(/\d[\d.,]*|'[^']*'/g, "...")].filter(words => words.length > 6);
+  if (entry) return JSON.parse(entry.dataset.words).map(finder.pattern);
+  const own = node.querySelector("code").textContent.replace(/^\w+: /, ""); // of a module
+  const words = own.replace(/\d[\d.,]*|'[^']*'/g, "...");
+  return words.length > 6 ? [finder.pattern(words)] : [];
 };
 
 filters.addToErrors = place => {
   const nodes = [...document.querySelectorAll(".error-entry, .own-errors li")];
-  const box = finder.element("textarea", { id: "error-paste", rows: 5, spellcheck: false, placeholder: "ValueError: \u2026" });
+  const patterns = new Map(nodes.map(node => [node, filters.errorPatterns(node)]));
+  const box = finder.element("textarea", {
+    id: "error-paste", rows: 5, spellcheck: false, placeholder: "ValueError: \u2026",
+  });
   const answer = finder.element("p", { className: "answer", role: "status" });
-  const label = finder.element("label", { htmlFor: box.id }, "Paste a message, with its traceback if you like; it stays in your browser.");
+  const label = finder.element("label", { htmlFor: box.id },
+    "Paste a message, with its traceback if you like; it stays in your browser.");
   const clear = finder.element("button", { type: "reset", hidden: true }, "Show all");
-  const form = finder.element("form", {}, label, box, finder.element("div", { className: "told" }, answer, clear));
+  const line = finder.element("div", { className: "told" }, answer, clear);
+  const form = finder.element("form", {}, label, box, line);
 
   const show = () => {
     const text = finder.plain(box.value);
-    const fitting = text ? nodes.filter(node => finder.fit(text, filters.errorWords(node))) : [];
+    const fitting = text ? nodes.filter(node => finder.fit(text, patterns.get(node))) : [];
     filters.show(nodes, fitting.length ? fitting : null);
-    for (const node of nodes) node.querySelector("details")?.toggleAttribute("open", fitting.includes(node));
+    for (const node of nodes) {
+      node.querySelector("details")?.toggleAttribute("open", fitting.includes(node));
+    }
     clear.hidden = !text;
-    const url = `${place.dataset.search}?q=${encodeURIComponent(finder.message(box.value).slice(0, 1500))}`;
-    const link = finder.element("a", { href: url }, "Search the book");
-    const words = fitting.length ? [`${fitting.length} of ${nodes.length} entries.`]
-      : ["No entry has these words. ", link, ", or paste the last lines, from the name of the error on."];
-    answer.replaceChildren(...text ? words : []);
+    const query = new URLSearchParams({ q: finder.message(box.value).slice(0, 1500) });
+    const href = `${place.dataset.search}?${query}`;
+    if (!text) answer.replaceChildren();
+    else if (fitting.length) answer.textContent = `${fitting.length} of ${nodes.length} entries.`;
+    else answer.replaceChildren("No entry has these words. ",
+      finder.element("a", { href }, "Search the book"), ", or paste the last lines alone.");
   };
 
   place.append(form);

@@ -22,7 +22,6 @@ finder.terms = word => {
   return parts.length > 1 ? [parts.join(""), ...parts] : parts;
 };
 
-// Words that follow each other tell a message from others that have the same words.
 finder.pairs = text => {
   const parts = finder.words(text).flatMap(finder.parts);
   return new Set(parts.slice(1).map((part, n) => `${parts[n]} ${part}`));
@@ -46,12 +45,13 @@ finder.plain = text => text.replace(finder.marks, "").replaceAll("`", "").replac
 finder.pattern = words => new RegExp(
   words.replaceAll("`", "").split("...").map(finder.escape).join(".{0,400}?"), "i");
 
-// The length of the longest of these words in a plain text, or 0.
-finder.fit = (plain, words) => Math.max(
-  ...words.map(each => finder.pattern(each).test(plain) ? each.length : 0));
+// The length of the longest of the patterns that a plain text has, or 0.
+finder.fit = (plain, patterns) => Math.max(
+  0, ...patterns.map(pattern => pattern.test(plain) ? pattern.source.length : 0));
 
 finder.raised = /(?:^|[\s.])\w*(?:Error|Exception|Warning|Exit)\b.{0,2}:/;
-finder.frame = /^\W*(?:File ".*(?:\n[ \t].*)?|Traceback.*|During handling of.*|The above exception.*)$|^[\s^~-]+$/gm;
+finder.frame =
+  /^\W*(?:File ".*(?:\n[ \t].*)?|Traceback.*|During handling.*|The above exc.*)$|^[\s^~-]+$/gm;
 finder.paths = /(?:[\w.~:-]*\/)+[\w.+-]*(?::\d+)*\]?/g;
 
 // Of a traceback: its messages, each with the lines below, and not the frames.
@@ -69,8 +69,8 @@ finder.query = text => {
 // The entries of the page of errors whose words stand in the text, the longest first.
 finder.entries = text => {
   const plain = finder.plain(text);
-  return finder.sections.filter(each => each.words)
-    .map(each => ({ ...each, fit: finder.fit(plain, each.words), queryTerms: [], terms: [] }))
+  return finder.sections.filter(each => each.patterns)
+    .map(each => ({ ...each, fit: finder.fit(plain, each.patterns), terms: [] }))
     .filter(each => each.fit).sort((a, b) => b.fit - a.fit).slice(0, 3);
 };
 
@@ -85,6 +85,7 @@ finder.build = () => {
     processTerm: term => term,
     searchOptions: { boost: { title: 1.5, code: 0.5 } },
   });
+  for (const each of finder.sections) each.patterns = each.words?.map(finder.pattern);
   return finder.index.addAllAsync(finder.sections, { chunkSize: 40 });
 };
 
@@ -92,9 +93,8 @@ finder.build = () => {
 finder.search = (text, typing = false) => {
   const name = finder.apiName(text);
   const query = name || finder.query(text);
-  const found = finder.rank(query, typing);
-  if (name) finder.rankByName(found, name, typing);
-  else finder.rankByPairs(found, finder.pairs(query));
+  const weigh = name ? finder.weighName(name, typing) : finder.weighPairs(query);
+  const found = finder.rank(query, weigh, typing);
   const entries = finder.entries(text);
   const counts = {};
   const others = found.filter(({ href, words }) => {
@@ -102,54 +102,54 @@ finder.search = (text, typing = false) => {
     counts[page] = (counts[page] ?? 0) + 1;
     return counts[page] <= (words ? 1 : 2) && !entries.some(each => each.href === href);
   });
-  const sections = others.filter(each => each.place < 2);
-  const lists = others.filter(each => each.place === 2);
-  return [...entries, ...sections, ...lists].slice(0, 15)
-    .map(each => ({ ...each, terms: finder.rareTerms(each.terms, found) }));
+  others.sort((a, b) => (a.place > 1) - (b.place > 1));
+  const common = finder.commonTerms(found);
+  return [...entries, ...others].slice(0, 15).map(each => {
+    const rare = each.terms.filter(term => !common.has(term));
+    return { ...each, terms: new Set(rare.length ? rare : each.terms) };
+  });
 };
 
-// Those of the terms that do not stand in a quarter of all sections, if there are any.
-finder.rareTerms = (terms, found) => {
-  const count = term => found.filter(each => each.terms.includes(term)).length;
-  const rare = terms.filter(term => count(term) < finder.sections.length / 4);
-  return new Set(rare.length ? rare : terms);
+// The terms that stand in a quarter of all sections.
+finder.commonTerms = found => {
+  const counts = new Map();
+  for (const term of found.flatMap(each => each.terms)) {
+    counts.set(term, (counts.get(term) ?? 0) + 1);
+  }
+  return new Set([...counts.keys()].filter(term => counts.get(term) > finder.sections.length / 4));
 };
 
 // MiniSearch multiplies its sum (BM25) by the number of words found: for messages too much.
-finder.rank = (query, typing) => {
-  const words = new Set(finder.words(query).flatMap(finder.terms));
-  const few = words.size < 8;
+finder.rank = (query, weigh, typing) => {
+  const few = finder.words(query).length < 6;
   const found = finder.index.search(query, {
     prefix: (term, n, terms) => typing && few && n === terms.length - 1 && term.length > 1,
     fuzzy: term => few && term.length > 3 && !finder.index.search(term).length && 0.25,
   });
-  for (const each of found) {
-    each.score /= each.terms.length;
-    each.share = each.queryTerms.length / words.size;
-  }
+  for (const [n, each] of found.entries()) each.score *= weigh(each, n) / each.terms.length;
   return found.sort((a, b) => b.score - a.score);
 };
 
-finder.rankByPairs = (found, pairs) => {
-  for (const each of found.slice(0, 60)) {
-    const own = finder.pairs(`${each.title} ${each.text}`);
-    each.score *= 1 + 3 * [...pairs].filter(pair => own.has(pair)).length / (pairs.size || 1);
-  }
-  found.sort((a, b) => b.score - a.score);
+// Words that follow each other tell a message from others that have the same words.
+finder.weighPairs = query => {
+  const pairs = finder.pairs(query);
+  return ({ title, text }, n) => {
+    if (n > 100) return 1; // to be fast
+    const own = finder.pairs(`${title} ${text}`);
+    return 1 + 3 * [...pairs].filter(pair => own.has(pair)).length / (pairs.size || 1);
+  };
 };
 
 // A page that is called so, headings that hold the name, and texts that begin with it come
 // before what has its parts.
-finder.rankByName = (found, name, typing) => {
-  const literal = new RegExp(
-    `(?<!\\w)${finder.escape(name).replaceAll("_", "[_-]")}${typing ? "" : "(?!\\w)"}`, "i");
-  for (const each of found) {
-    const isPage = !each.title && each.href.endsWith(`/${name.toLowerCase()}.html`);
-    const early = 1 + 3 / (1 + (literal.exec(each.text)?.index ?? Infinity) / 100);
-    const headed = literal.test(each.title || each.page) ? 10 : 1;
-    each.score *= early * headed * (isPage ? 1000 : 1) * (each.place ? 0.2 : 1);
-  }
-  found.sort((a, b) => b.score - a.score);
+finder.weighName = (name, typing) => {
+  const words = finder.escape(name).replaceAll("_", "[_-]");
+  const literal = new RegExp(`(?<!\\w)${words}${typing ? "" : "(?!\\w)"}`, "i");
+  return ({ href, page, title, text, place }) => {
+    const isPage = !title && href.endsWith(`/${name.toLowerCase()}.html`);
+    const early = 1 + 3 / (1 + (literal.exec(text)?.index ?? Infinity) / 100);
+    return early * (literal.test(title || page) ? 10 : 1) * (isPage ? 1000 : 1) * (place ? 0.2 : 1);
+  };
 };
 
 // -------------------------------------------------------------------------- results
@@ -161,32 +161,28 @@ finder.element = (name, options = {}, ...children) => {
 };
 
 // A text as pieces, those that were found marked.
-finder.mark = (text, terms) => text.split(finder.word).map((piece, n) =>
-  n % 2 && finder.isFound(piece, terms) ? finder.element("mark", {}, piece) : piece);
-finder.isFound = (word, terms) => finder.terms(word).some(term => terms.has(term));
+finder.mark = (text, isFound) => text.split(finder.word).map(
+  (piece, n) => n % 2 && isFound(piece) ? finder.element("mark", {}, piece) : piece);
 
 // The part of a section in which most of what was found stands together; of code the index has
 // words alone. Of an entry of the page of errors all: the cause and the cure.
-finder.excerpt = ({ text, code = "", terms, fit }) => {
+finder.excerpt = ({ text, code = "", fit }, isFound) => {
   if (fit) return [text];
-  const count = part => new Set(finder.words(part).filter(word => finder.isFound(word, terms))).size;
+  const count = part => new Set(finder.words(part).filter(isFound)).size;
   const parts = text.match(/\S.{0,240}(?=\s|$)/gs) ?? [""];
   const best = parts.reduce((one, other) => count(other) > count(one) ? other : one);
-  const inCode = finder.words(code).filter(word => finder.isFound(word, terms)).slice(0, 5);
-  const start = count(best) || !inCode.length ? [] : ["In its code: ", ...finder.mark(inCode.join(", "), terms), ". "];
-  return [...start, best === parts[0] ? "" : "\u2026 ", ...finder.mark(best, terms), best === parts.at(-1) ? "" : " \u2026"];
+  const inCode = finder.words(code).filter(isFound).slice(0, 5).join(", ");
+  if (inCode && !count(best)) return ["In its code: ", ...finder.mark(inCode, isFound)];
+  const [start, end] = [parts[0], parts.at(-1)].map(part => part === best ? "" : "\u2026");
+  return [start, " ", ...finder.mark(best, isFound), " ", end];
 };
 
 finder.item = result => {
-  const title = result.title ? [" \u203a ", ...finder.mark(result.title, result.terms)] : [];
+  const isFound = word => finder.terms(word).some(term => result.terms.has(term));
+  const title = result.title ? [" \u203a ", ...finder.mark(result.title, isFound)] : [];
   const link = finder.element("a", { href: finder.root + result.href }, result.page, ...title);
-  return finder.element("li", {}, link, finder.element("p", {}, ...finder.excerpt(result)));
-};
-
-finder.summary = results => {
-  if (!results.length) return "Nothing in this book has these words.";
-  if (results[0].share < 0.4) return `No section says all of this. The nearest ${results.length}:`;
-  return results.length === 1 ? "One section." : `${results.length} sections, the best first.`;
+  const excerpt = finder.element("p", {}, ...finder.excerpt(result, isFound));
+  return finder.element("li", {}, link, excerpt);
 };
 
 // --------------------------------------------------------------------------- the page
@@ -211,7 +207,9 @@ finder.show = async (field, typing) => {
   }
   if (text !== field.value) return; // a later one will follow
   const results = finder.search(text, typing);
-  status.textContent = text.trim() ? finder.summary(results) : "";
+  const count = results.length === 1 ? "One section." : `${results.length} sections, best first.`;
+  if (!text.trim()) status.textContent = "";
+  else status.textContent = results.length ? count : "Nothing in this book has these words.";
   list.replaceChildren(...results.map(finder.item));
 };
 

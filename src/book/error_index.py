@@ -6,7 +6,6 @@ by what the cells expect (`raises`, `--raises`), so an entry needs no edit when 
 shows its error once more. Errors of the book's own modules are listed by module.
 """
 
-import ast
 import re
 import shlex
 import tomllib
@@ -76,9 +75,6 @@ class Entry:
         return [self.words, *self.also]
 
 
-# ----------------------------------------------------------------------- what is known
-
-
 def expected_error(cell) -> tuple[str, str] | None:
     """Return the class and the words that a cell expects of an error, if it does."""
     option = cell.options.get("raises", "")
@@ -125,9 +121,6 @@ def read_table(docs) -> tuple[list[Entry], dict[str, list[str]]]:
     return [Entry(name, **row) for name, row in table.items()], own
 
 
-# --------------------------------------------------------------------- what fits what
-
-
 @cache
 def pattern(words) -> re.Pattern:
     """Return words with `...` as a pattern of text with single blanks."""
@@ -155,19 +148,11 @@ def entries_of(kind, phrase, table) -> list[Entry]:
     return found or [e for e in table if phrase.lower() in e.words.lower()]
 
 
-@cache
-def texts_of(file) -> str:
-    """Return the texts in the code of a module, on one line."""
-    nodes = ast.walk(ast.parse(file.read_text()))
-    found = (node.value for node in nodes if isinstance(node, ast.Constant))
-    return " ".join(" ".join(each for each in found if isinstance(each, str)).split())
-
-
 def module_of(each, own) -> str:
     """Return the module of the book that raises what a cell expects, or nothing.
 
-    It is in the table of errors, or the page's cells import it, and its texts have
-    words of the message together. A class without words is of the page's own module.
+    It is in the table of errors, or the page's cells import it, and its code has words
+    of the message together. A class without words is of the page's own module.
     """
     words = each.phrase or each.kind
     for module, phrases in own.items():
@@ -176,12 +161,11 @@ def module_of(each, own) -> str:
     if not each.phrase:
         return each.page.file.stem
     pairs = [" ".join(pair) for pair in pairwise(words.split())]
-    counts = {
-        file.stem: sum(pair in texts_of(file) for pair in pairs)
-        for file in each.page.modules(each.page.docs.parent / "src/examples")
-    }
-    best = max(counts, key=counts.get, default="")
-    return best if counts.get(best) else ""
+    counts = {"": 0}
+    for file in each.page.modules(each.page.docs.parent / "src/examples"):
+        text = " ".join(file.read_text().split())
+        counts[file.stem] = sum(pair in text for pair in pairs)
+    return max(counts, key=counts.get)
 
 
 def group_cells(docs):
@@ -197,9 +181,6 @@ def group_cells(docs):
         elif not found:
             rest.append(each)
     return by_entry, dict(sorted(by_module.items())), rest
-
-
-# ------------------------------------------------------------------------ as Markdown
 
 
 def format_code(words) -> str:
@@ -233,12 +214,6 @@ def entry_links(entry, cells, page) -> str:
     return " · ".join(lines)
 
 
-def own_error_text(each, page) -> str:
-    """Return the line of an error that a module of the book raises."""
-    words = f"{each.kind}: {each.phrase}" if each.phrase else each.kind
-    return f"- {format_code(words)} {link(each.title, each.place, page)}"
-
-
 def index_text(page) -> str:
     """Return the list in MyST: an entry is message, meaning and links."""
     by_entry, by_module, _ = group_cells(page.docs)
@@ -251,8 +226,11 @@ def index_text(page) -> str:
             found.append(entry_links(entry, by_entry[entry.name], page))
     found.append("(errors-own)=\n\n## Errors of the book's own modules")
     for module, cells in by_module.items():
+        messages = (": ".join(filter(None, [e.kind, e.phrase])) for e in cells)
+        links = (link(each.title, each.place, page) for each in cells)
+        rows = zip(map(format_code, messages), links, strict=True)
         found.append(f"**{module}**")
-        found.append("\n".join(own_error_text(each, page) for each in cells))
+        found.append("\n".join(f"- {code} {place}" for code, place in rows))
     return "\n\n".join(found)
 
 
