@@ -77,7 +77,7 @@ def test_the_search_has_what_a_reader_sees_of_each_section(site):
     assert section["href"] == "a/second.html#lax-psum"
     assert section["title"] == "lax.psum <adds>"
     assert section["text"].startswith("a list")
-    assert section["code"].startswith("from import jax lax psum")
+    assert section["code"].startswith("from jax import lax psum")
     assert "hidden" not in text
 
 
