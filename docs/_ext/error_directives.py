@@ -29,21 +29,36 @@ class ErrorIndex(SphinxDirective):
     """The list, made again when its text changes."""
 
     def run(self):
-        """Return the sections of the list, with each entry folded to its message."""
+        """Return the sections of the list."""
         load_files(self.env, "errors.css")
         text = make_text(self.env, error_index.index_text)
-        found = self.parse_text_to_nodes(text, allow_section_headings=True)
-        *sections, own = [each for each in found if isinstance(each, nodes.section)]
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+class Entries(SphinxTransform):
+    """Fold each entry of the list to its message, and the errors of modules to one."""
+
+    default_priority = 400  # before Sphinx collects what links may lead to
+
+    def apply(self):
+        """Change the sections of the list, if this page has it."""
+        sections = {
+            n: s for s in self.document.findall(nodes.section) for n in s["ids"]
+        }
+        if "errors-own" not in sections:
+            return
         docs = page_of(self.env).docs
-        for group, section in zip(error_index.GROUPS, sections, strict=True):
+        for group in error_index.GROUPS:
+            section = sections[f"errors-{group}"]
+            texts = [n for n in section if isinstance(n, nodes.paragraph)]
+            others = [n for n in section[1:] if n not in texts]
             entries = error_index.entries_in(group, docs)
-            parts = [iter(section.children[1:])] * 3
-            rows = zip(entries, *parts, strict=True)
-            section[1:] = [self.fold(*each) for each in rows]
+            rows = zip(entries, *[iter(texts)] * 3, strict=True)
+            section[1:] = [*(self.fold(*each) for each in rows), *others]
+        own = sections["errors-own"]
         count = len([*own.findall(nodes.list_item)])
         own.insert(1, raw(f'<details class="own-errors">{OWN.format(count)}'))
         own += raw("</details>")
-        return found
 
     def fold(self, entry, message, meaning, links):
         """Return an entry, with the words that find it, as a target for links."""
@@ -52,7 +67,7 @@ class ErrorIndex(SphinxDirective):
         record["words"] = entry.patterns
         box = nodes.container(classes=["error-entry"], search=record)
         box["names"].append(f"error-{entry.name}")
-        self.state.document.note_explicit_target(box)
+        self.document.note_explicit_target(box)
         box += raw(f'<details data-words="{words}"><summary>')
         box += nodes.inline("", "", *message.children)
         box += [raw("</summary>"), meaning, links, raw("</details>")]
@@ -110,6 +125,7 @@ def setup(app):
     """Register the directive, the transform and the handler."""
     app.setup_extension("filters")
     app.add_directive("error-index", ErrorIndex)
+    app.add_transform(Entries)
     app.add_transform(Targets)
     app.connect("doctree-read", check_cells, priority=450)  # after `cells`
     return {"parallel_read_safe": True, "parallel_write_safe": True}
