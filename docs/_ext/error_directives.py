@@ -35,6 +35,13 @@ class ErrorIndex(SphinxDirective):
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
+def is_message(node) -> bool:
+    """Return whether a node is the message that an entry begins with."""
+    inner = node.children if isinstance(node, nodes.paragraph) else []
+    kinds = [type(each) for each in inner]
+    return kinds == [nodes.literal, nodes.Text, nodes.emphasis]
+
+
 class Entries(SphinxTransform):
     """Fold each entry of the list to its message, and the errors of modules to one."""
 
@@ -42,25 +49,24 @@ class Entries(SphinxTransform):
 
     def apply(self):
         """Change the sections of the list, if this page has it."""
-        sections = {
-            n: s for s in self.document.findall(nodes.section) for n in s["ids"]
-        }
-        if "errors-own" not in sections:
+        found = [*self.document.findall(nodes.section)]
+        own = next((each for each in found if "errors-own" in each["ids"]), None)
+        if not own:
             return
-        docs = page_of(self.env).docs
-        for group in error_index.GROUPS:
-            section = sections[f"errors-{group}"]
-            texts = [n for n in section if isinstance(n, nodes.paragraph)]
-            others = [n for n in section[1:] if n not in texts]
-            entries = error_index.entries_in(group, docs)
-            rows = zip(entries, *[iter(texts)] * 3, strict=True)
-            section[1:] = [*(self.fold(*each) for each in rows), *others]
-        own = sections["errors-own"]
+        parts = own.parent.children[: own.parent.index(own)]
+        sections = [each for each in parts if isinstance(each, nodes.section)]
+        for group, section in zip(error_index.GROUPS, sections, strict=True):
+            starts = [n for n, node in enumerate(section) if is_message(node)]
+            entries = error_index.entries_in(group, page_of(self.env).docs)
+            ends = [*starts[1:], len(section)]
+            parts = [section[slice(*ends)] for ends in zip(starts, ends, strict=True)]
+            rows = zip(entries, parts, strict=True)
+            section[1:] = [self.fold(entry, *each) for entry, each in rows]
         count = len([*own.findall(nodes.list_item)])
         own.insert(1, raw(f'<details class="own-errors">{OWN.format(count)}'))
         own += raw("</details>")
 
-    def fold(self, entry, message, meaning, links):
+    def fold(self, entry, message, meaning, *links):
         """Return an entry, with the words that find it, as a target for links."""
         words = escape(json.dumps(entry.patterns, ensure_ascii=False))
         record = {"title": message[0].astext(), "text": meaning.astext(), "code": ""}
@@ -70,7 +76,7 @@ class Entries(SphinxTransform):
         self.document.note_explicit_target(box)
         box += raw(f'<details data-words="{words}"><summary>')
         box += nodes.inline("", "", *message.children)
-        box += [raw("</summary>"), meaning, links, raw("</details>")]
+        box += [raw("</summary>"), meaning, *links, raw("</details>")]
         return box
 
 
