@@ -103,6 +103,7 @@ def test_a_section_whose_heading_has_the_name_comes_first(site):
         ("from jax.sharding import PartitionSpec as Q\nQ('x')", {"jax.P"}),
         ("%%every\njax.devices()[0].platform", {"jax.devices"}),
         ("import numpy as jnp\nnp.sin(x); from jax._src import a\na.b()", set()),
+        ("x = jax.device_put(1)\nx.sum()", {"jax.device_put"}),
         ("jax.jit(", set()),
     ],
 )

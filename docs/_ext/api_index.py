@@ -75,7 +75,7 @@ def find_aliases(cells) -> dict[str, str]:
                 sides = [getattr(side, "elts", [side]) for side in (left, right)]
                 pairs = [map(ast.unparse, pair) for pair in zip(*sides, strict=False)]
                 pairs = [(short, expand(name, found)) for short, name in pairs]
-        found |= {short: name for short, name in pairs if name.startswith("jax.")}
+        found |= {a: b for a, b in pairs if re.fullmatch(r"jax\.[\w.]+", b)}  # no calls
     return found
 
 
