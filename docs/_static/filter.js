@@ -148,7 +148,8 @@ filters.addToErrors = place => {
   form.addEventListener("reset", () => { box.value = ""; show(); });
   const arrive = () => {
     filters.reveal(box, show);
-    document.querySelector(".error-entry:target details")?.toggleAttribute("open", true);
+    const entry = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    entry?.closest(".error-entry")?.querySelector("details").toggleAttribute("open", true);
   };
   arrive();
   addEventListener("hashchange", arrive);
