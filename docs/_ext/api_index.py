@@ -32,10 +32,12 @@ SAME = {  # two names of one thing
     "jax.sharding.PartitionSpec": "jax.P",
 }
 FOLDED = {"check", "fold", "exercise", "solution", "hide-cell", "hide-input"}
-
-
-class Table(nodes.General, nodes.Element):
-    """The place of the table."""
+PLACE = '<div class="api-index"></div>'
+TABLE = """\
+<table class="table listing api"><thead><tr><th>name</th><th>shown in</th></tr></thead>
+<tbody>{}</tbody></table>"""
+ROW = '<tr><td><p id="api-{}"><code>{}</code></p></td><td><p>{}</p></td></tr>'
+LINK = '<a class="reference internal" href="{}.html{}">{}</a>'
 
 
 class ApiIndex(SphinxDirective):
@@ -44,7 +46,7 @@ class ApiIndex(SphinxDirective):
     def run(self):
         """Return the place."""
         self.env.metadata[self.env.docname]["has_api_index"] = True
-        return [Table()]
+        return [nodes.raw("", PLACE, format="html")]
 
 
 # ----------------------------------------------------------------- the names of a page
@@ -52,63 +54,44 @@ class ApiIndex(SphinxDirective):
 
 def parse_cell(code) -> ast.Module:
     """Return a cell as a tree; a line for IPython is none of it."""
-    lines = ("" if re.match(r"\s*[%!]", line) else line for line in code.splitlines())
     try:
-        return ast.parse("\n".join(lines))
+        return ast.parse(re.sub(r"(?m)^\s*[%!].*", "", code))
     except SyntaxError:  # as some errors that are shown
         return ast.Module([], [])
-
-
-def name_of(node) -> str:
-    """Return `a.b.c` for a name and its attributes, or nothing for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    start = name_of(node.value) if isinstance(node, ast.Attribute) else ""
-    return f"{start}.{node.attr}" if start else ""
 
 
 def find_aliases(cells) -> dict[str, str]:
     """Return the short names of a page, of what it imports from JAX or names anew."""
     found = dict(ROOTS)
     for node in (node for cell in cells for node in ast.walk(cell)):
-        if isinstance(node, ast.Import):
-            pairs = [(each.asname, each.name) for each in node.names if each.asname]
-        elif isinstance(node, ast.ImportFrom):
-            start = f"{node.module}."
-            pairs = [
-                (each.asname or each.name, start + each.name) for each in node.names
-            ]
-        elif isinstance(node, ast.Assign):
-            pairs = assignment_pairs(node, found)
-        else:
-            continue
-        found |= {short: full for short, full in pairs if full.startswith("jax.")}
+        pairs = []
+        match node:
+            case ast.Import():
+                pairs = [(each.asname, each.name) for each in node.names if each.asname]
+            case ast.ImportFrom():
+                start = f"{node.module}."
+                pairs = [(e.asname or e.name, start + e.name) for e in node.names]
+            case ast.Assign(targets=[left], value=right):  # as in P, S = jax.P, jax.S
+                sides = [getattr(side, "elts", [side]) for side in (left, right)]
+                pairs = [map(ast.unparse, pair) for pair in zip(*sides, strict=False)]
+                pairs = [(short, expand(name, found)) for short, name in pairs]
+        found |= {a: b for a, b in pairs if re.fullmatch(r"jax\.[\w.]+", b)}  # no calls
     return found
 
 
-def assignment_pairs(node, known):
-    """List the pairs of an assignment such as `P, S = jax.P, jax.NamedSharding`."""
-    sides = node.targets[0], node.value
-    left, right = (s.elts if isinstance(s, ast.Tuple) else [s] for s in sides)
-    pairs = zip(left, right, strict=False)
-    return [(name_of(a), expand(name_of(b), known)) for a, b in pairs if name_of(b)]
-
-
-def expand(name, known) -> str:
-    """Return a name whose first part is replaced by its full name."""
+def expand(name, aliases) -> str:
+    """Return a name whose first part is replaced by its full name, or nothing."""
     first, dot, rest = name.partition(".")
-    return f"{known[first]}{dot}{rest}" if first in known else ""
+    return f"{aliases[first]}{dot}{rest}" if first in aliases else ""
 
 
-def names_in(cell, known) -> set[str]:
-    """Return the names of JAX that a cell uses, each as the book writes it.
-
-    known: the full name of each short name of the page.
-    """
+def names_in(cell, aliases) -> set[str]:
+    """Return the names of JAX that a cell uses, each as the book writes it."""
     every = [n for n in ast.walk(cell) if isinstance(n, ast.Name | ast.Attribute)]
     inner = {id(node.value) for node in every if isinstance(node, ast.Attribute)}
-    whole = (name_of(node) for node in every if id(node) not in inner)
-    return {book_name(expand(name, known)) for name in whole} - {""}
+    texts = (ast.unparse(node) for node in every if id(node) not in inner)
+    dotted = (text for text in texts if re.fullmatch(r"[\w.]+", text))
+    return {book_name(expand(text, aliases)) for text in dotted} - {""}
 
 
 def book_name(name) -> str:
@@ -125,62 +108,51 @@ def section_of(node) -> tuple[str, str]:
     """Return the anchor and the title of the section that a node stands in."""
     while not isinstance(node, nodes.section):
         node = node.parent
-    anchor = "" if isinstance(node.parent, nodes.document) else node["ids"][0]
+    anchor = "" if isinstance(node.parent, nodes.document) else f"#{node['ids'][0]}"
     return anchor, node.next_node(nodes.title).astext()
 
 
 def collect_names(app, doctree):
     """Handle `doctree-read`: store the names that each section of a page uses."""
     cells = [(node, parse_cell(cell_source(node))) for node in doctree.findall(is_code)]
-    known = find_aliases([cell for _, cell in cells])
+    aliases = find_aliases([cell for _, cell in cells])
     folded = {
         each.source.strip()
         for each in page_of(app.env).code
         if FOLDED & {*each.options, *each.tags}
     }
-    found = {}
+    found = app.env.metadata[app.env.docname].setdefault("api", {})
     for node, cell in cells:
-        if cell_source(node).strip() in folded:
-            continue
-        for name in names_in(cell, known):
-            found.setdefault(name, Counter())[section_of(node)] += 1
-    if found:
-        app.env.metadata[app.env.docname]["api"] = found
+        if cell_source(node).strip() not in folded:
+            for name in names_in(cell, aliases):
+                found.setdefault(name, Counter())[section_of(node)] += 1
 
 
 # ---------------------------------------------------------------------------- the table
 
 
-def squash(text) -> str:
-    """Return a text without case and hyphens: `all_gather` equals all-gather."""
-    return re.sub(r"[-_ ]", "", text).lower()
-
-
 def find_places(env) -> dict[str, list[tuple[str, str, str]]]:
     """Return the best places of each name: page, anchor, text, the best first."""
-    order = [page.name for page in contents.pages(env.srcdir)]
-    order = {name: n for n, name in enumerate(order)}
+    order = {page.name: n for n, page in enumerate(contents.pages(env.srcdir))}
     found = {}
     for page, metadata in env.metadata.items():
+        title = env.titles[page].astext()
         for name, sections in metadata.get("api", {}).items():
-            for (anchor, title), count in sections.items():
-                key = (*rank(name, title, env.titles[page].astext()), -count)
+            for (anchor, heading), count in sections.items():
+                place = page, anchor, f"{title}: {heading}" if anchor else title
+                key = lacks(name, title), lacks(name, heading), -count
                 key += order.get(page, len(order)), anchor
-                found.setdefault(name, []).append((key, (page, anchor, title)))
-    return {
-        name: [link_parts(env, *place) for place in best_places(found[name])]
-        for name in sorted(found, key=lambda name: (name.lower(), name))
-    }
+                found.setdefault(name, []).append((key, place))
+    names = sorted(found, key=lambda name: (name.lower(), name))
+    return {name: best_places(found[name]) for name in names}
 
 
-def rank(name, title, page) -> tuple[bool, bool]:
-    """Return whether a name is missing in the title of a page, and of its section."""
+def lacks(name, text) -> bool:
+    """Return whether a text has no such name: `all_gather` equals all-gather."""
     last = name.rpartition(".")[2]
-    words = re.compile(rf"\b{re.escape(last)}\b")
-    return tuple(
-        not (words.search(text) or (len(last) > 3 and squash(last) in squash(text)))
-        for text in (page, title)
-    )
+    plain = [re.sub(r"[-_ ]", "", each).lower() for each in (last, text)]
+    short = len(last) <= 3 or plain[0] not in plain[1]
+    return short and not re.search(rf"\b{re.escape(last)}\b", text)
 
 
 def best_places(found) -> list[tuple[str, str, str]]:
@@ -193,36 +165,26 @@ def best_places(found) -> list[tuple[str, str, str]]:
     return places[:LINKS]
 
 
-def link_parts(env, page, anchor, title) -> tuple[str, str, str]:
-    """Return the page of a link to a section, its anchor, and its text."""
-    head = env.titles[page].astext()
-    return (page, f"#{anchor}", f"{head}: {title}") if anchor else (page, "", head)
-
-
 def to_html(table, name) -> str:
     """Return the table for the page of this name."""
     rows = []
-    for api, found in table.items():
+    for api, places in table.items():
         links = (
-            f'<a class="reference internal" href="'
-            f'{relpath(page, f"{name}/..")}.html{anchor}">{escape(text)}</a>'
-            for page, anchor, text in found
+            LINK.format(relpath(page, f"{name}/.."), anchor, escape(text))
+            for page, anchor, text in places
         )
         shown = api.replace(".", ".<wbr>")  # a long one breaks behind a dot
-        cell = f'<p id="api-{api}"><code>{shown}</code></p>'
-        rows.append(f"<tr><td>{cell}</td><td><p>{' · '.join(links)}</p></td></tr>")
-    head = "<thead><tr><th>name</th><th>shown in</th></tr></thead>"
-    body = "\n".join(rows)
-    return f'<table class="table listing api">{head}\n<tbody>{body}</tbody></table>'
+        rows.append(ROW.format(api, shown, " · ".join(links)))
+    return TABLE.format("\n".join(rows))
 
 
 def to_markdown(block, page, env) -> str:
     """Return the table for the page's Markdown."""
     rows = ["| name | shown in |", "|---|---|"]
-    for api, found in env.api_index.items():
+    for api, places in env.api_index.items():
         links = (
             f"[{text}]({relpath(name, f'{page.name}/..')}.md{anchor})"
-            for name, anchor, text in found
+            for name, anchor, text in places
         )
         rows.append(f"| `{api}` | {' · '.join(links)} |")
     return "\n".join(rows)
@@ -232,25 +194,23 @@ def update_table(app, env):
     """Handle `env-updated`: write the page with the table again if it changed."""
     names = [name for name, of in env.metadata.items() if "has_api_index" in of]
     table = find_places(env) if names else {}
-    if table == getattr(env, "api_index", None):
-        return []
+    changed = table != getattr(env, "api_index", None)
     env.api_index = table
-    return names
+    return names if changed else []
 
 
-def fill_places(app, doctree, name):
-    """Handle `doctree-resolved`: put the table in its place."""
-    for place in list(doctree.findall(Table)):
-        html = to_html(app.env.api_index, name)
-        place.replace_self(nodes.raw("", html, format="html"))
+def fill_place(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: put the table in its place."""
+    if PLACE in context.get("body", ""):
+        table = to_html(app.env.api_index, pagename)
+        context["body"] = context["body"].replace(PLACE, table)
 
 
 def setup(app):
     """Register the directive."""
     app.setup_extension("filters")
     app.add_directive("api-index", ApiIndex)
-    app.add_node(Table)
     app.connect("doctree-read", collect_names, priority=600)  # after `cells`
     app.connect("env-updated", update_table)
-    app.connect("doctree-resolved", fill_places)
+    app.connect("html-page-context", fill_place)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,6 +8,7 @@ wrong claims there, with page, cell and versions filled in.
 """
 
 from hashlib import sha256
+from html import escape
 from pathlib import PurePosixPath
 from urllib.parse import urlencode
 
@@ -18,20 +19,6 @@ from sphinx.transforms import SphinxTransform
 from book.facts import locked_version
 from book.page import unique_name
 
-FORM = "a-claim-is-wrong.yaml"
-
-
-def link_names(document):
-    """Yield each cell and figure of a page, and the name of its link."""
-    taken = set()
-    for node in document.findall(lambda n: is_code(n) or isinstance(n, nodes.image)):
-        if is_code(node):
-            digest = sha256(cell_source(node).strip().encode()).hexdigest()
-            stem = f"cell-{digest[:6]}"
-        else:
-            stem = f"figure-{PurePosixPath(node['uri']).stem}"
-        yield node, unique_name(stem, taken)
-
 
 class Targets(SphinxTransform):
     """Name the cells and figures of a page, for links to lead to them."""
@@ -40,39 +27,38 @@ class Targets(SphinxTransform):
 
     def apply(self):
         """Append the name to the ids of each; existing ids stay first."""
-        for node, name in link_names(self.document):
-            node["ids"].append(name)
+        taken = set()
+        for node in self.document.findall():
+            if is_code(node):
+                digest = sha256(cell_source(node).strip().encode()).hexdigest()
+                node["ids"].append(unique_name(f"cell-{digest[:6]}", taken))
+            elif isinstance(node, nodes.image):
+                stem = PurePosixPath(node["uri"]).stem
+                node["ids"].append(unique_name(f"figure-{stem}", taken))
 
 
 def add_links(app, doctree):
     """Handle `doctree-read`: put the links at the end of each cell."""
     for node in doctree.findall(is_code):
-        names = [each for each in node["ids"] if each.startswith("cell-")]
-        for name in names[:1]:
-            found = links_html(app.config, app.env.docname, name)
-            node.append(nodes.raw("", found, format="html"))
+        name = next(each for each in node["ids"] if each.startswith("cell-"))
+        links = f'<a href="#{name}" title="Link to this cell">#</a>'
+        if app.config.repository:
+            url = report_url(app.config.repository, app.env.docname, name)
+            links += f' <a href="{escape(url)}" title="Report a false claim">report</a>'
+        html = f'<span class="cell-links">{links}</span>'
+        node.append(nodes.raw("", html, format="html"))
 
 
-def links_html(config, page, name) -> str:
-    """Return the links of a cell in HTML."""
-    url = report_url(config, page, name)
-    own = f'<a href="#{name}" title="Link to this cell">#</a>'
-    more = f' <a href="{url}" title="Report a false claim">report</a>' if url else ""
-    return f'<span class="cell-links">{own}{more}</span>'
-
-
-def report_url(config, page, name) -> str:
-    """Return the address of the form for wrong claims, filled in, if there is one."""
-    place = config.repository.removesuffix(".git").rstrip("/")
-    if not place:
-        return ""
+def report_url(repository, page, name) -> str:
+    """Return the address of the form for wrong claims, filled in."""
     query = {
-        "template": FORM,
+        "template": "a-claim-is-wrong.yaml",
         "title": f"{page}: ",
         "page": f"{page}, #{name}",
         "versions": f"JAX {locked_version('jax')}, as the site was built",
     }
-    return f"{place}/issues/new?{urlencode(query)}".replace("&", "&amp;")
+    place = repository.removesuffix(".git").rstrip("/")
+    return f"{place}/issues/new?{urlencode(query)}"
 
 
 def setup(app):

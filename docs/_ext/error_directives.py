@@ -5,41 +5,24 @@ its cell counts for, or two of them.
 """
 
 import json
+from html import escape
 
 from cells import cell_source, is_code
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sources import load_files, make_text, page_of
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from book.error_index import (
-    entries_of,
-    group_cells,
-    list_text,
-    matches,
-    raising_cells,
-    read_table,
-)
+from book import error_index
 
 log = logging.getLogger(__name__)
+OWN = "<summary>{} errors that say themselves what to pass</summary>"
 
 
-class ErrorEntry(nodes.container):
-    """An entry, with the words by which the script finds it."""
-
-
-def open_entry(writer, node):
-    """Write the start of an entry."""
-    words = json.dumps(node["words"], ensure_ascii=False)
-    attributes = {"data-words": words}
-    writer.body.append(writer.starttag(node, "div", CLASS="error-entry", **attributes))
-
-
-def close_entry(writer, node):
-    """Write the end of an entry."""
-    writer.body.append("</div>\n")
+def raw(html):
+    """Return a node of HTML."""
+    return nodes.raw("", html, format="html")
 
 
 class ErrorIndex(SphinxDirective):
@@ -47,51 +30,57 @@ class ErrorIndex(SphinxDirective):
 
     def run(self):
         """Return the sections of the list."""
-        load_files(self.env, "errors.js", "errors.css")
-        for each in group_cells(page_of(self.env).docs)[2]:
-            message = f"{each.kind} {each.phrase}: no entry in errors.toml fits it"
-            log.warning(message, location=(each.page.name, each.line), type="errors")
-        text = make_text(self.env, list_text)
+        load_files(self.env, "errors.css")
+        text = make_text(self.env, error_index.index_text)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
-class ErrorEntryDirective(SphinxDirective):
-    """An entry; its argument are the words that find it, in JSON."""
+def is_message(node) -> bool:
+    """Return whether a node is the message that an entry begins with."""
+    inner = node.children if isinstance(node, nodes.paragraph) else []
+    kinds = [type(each) for each in inner]
+    return kinds == [nodes.literal, nodes.Text, nodes.emphasis]
 
-    required_arguments = 1
-    final_argument_whitespace = True
-    has_content = True
-    option_spec = {  # noqa: RUF012
-        "class": directives.class_option,
-        "name": directives.unchanged,
-    }
 
-    def run(self):
-        """Return the node of the entry, with a target for links if it has a name."""
-        node = ErrorEntry(words=json.loads(self.arguments[0]))
-        node["classes"] += self.options.get("class", [])
-        self.add_name(node)
-        node += self.parse_content_to_nodes()
-        return [node]
+class Entries(SphinxTransform):
+    """Fold each entry of the list to its message, and the errors of modules to one."""
+
+    default_priority = 400  # before Sphinx collects what links may lead to
+
+    def apply(self):
+        """Change the sections of the list, if this page has it."""
+        found = [*self.document.findall(nodes.section)]
+        own = next((each for each in found if "errors-own" in each["ids"]), None)
+        if not own:
+            return
+        parts = own.parent.children[: own.parent.index(own)]
+        sections = [each for each in parts if isinstance(each, nodes.section)]
+        for group, section in zip(error_index.GROUPS, sections, strict=True):
+            starts = [n for n, node in enumerate(section) if is_message(node)]
+            entries = error_index.entries_in(group, page_of(self.env).docs)
+            ends = [*starts[1:], len(section)]
+            parts = [section[slice(*ends)] for ends in zip(starts, ends, strict=True)]
+            rows = zip(entries, parts, strict=True)
+            section[1:] = [self.fold(entry, *each) for entry, each in rows]
+        count = len([*own.findall(nodes.list_item)])
+        own.insert(1, raw(f'<details class="own-errors">{OWN.format(count)}'))
+        own += raw("</details>")
+
+    def fold(self, entry, message, meaning, *links):
+        """Return an entry, with the words that find it, as a target for links."""
+        words = escape(json.dumps(entry.patterns, ensure_ascii=False))
+        record = {"title": message[0].astext(), "text": meaning.astext(), "code": ""}
+        record["words"] = entry.patterns
+        box = nodes.container(classes=["error-entry"], search=record)
+        box["names"].append(f"error-{entry.name}")
+        self.document.note_explicit_target(box)
+        box += raw(f'<details data-words="{words}"><summary>')
+        box += nodes.inline("", "", *message.children)
+        box += [raw("</summary>"), meaning, *links, raw("</details>")]
+        return box
 
 
 # ------------------------------------------------------------------ in all other pages
-
-
-def cells_in(doctree, page):
-    """Yield each node of a cell that expects an error, and what it expects."""
-    waiting = raising_cells(page)
-    for node in doctree.findall(is_code) if waiting else ():
-        for each in waiting:
-            if each.source.strip() == cell_source(node).strip():
-                waiting.remove(each)
-                yield node, each
-                break
-
-
-def is_error(node) -> bool:
-    """Return whether a node is the box of an error: see `cells.show_error`."""
-    return isinstance(node, nodes.container) and "raised" in node["classes"]
 
 
 class Targets(SphinxTransform):
@@ -100,33 +89,49 @@ class Targets(SphinxTransform):
     default_priority = 400  # before Sphinx collects what links may lead to
 
     def apply(self):
-        """Name the cells of this page."""
-        for node, each in cells_in(self.document, page_of(self.env)):
-            node["ids"].append(each.anchor)  # no label: other pages have the same
+        """Name the cells of this page; no label, since other pages have the same."""
+        waiting = error_index.raising_cells(page_of(self.env))
+        for node in self.document.findall(is_code) if waiting else ():
+            source = cell_source(node).strip()
+            each = next((e for e in waiting if e.source.strip() == source), None)
+            if each:
+                waiting.remove(each)
+                node["ids"].append(each.anchor)
 
 
-def compare_messages(app, doctree):
-    """Handle `doctree-read`: warn of a message that fits another entry."""
+def check_cells(app, doctree):
+    """Handle `doctree-read`: let MyST link to the cells, and check their messages."""
     page = page_of(app.env)
-    table, _ = read_table(page.docs)
+    cells = {each.anchor: each for each in error_index.raising_cells(page)}
     slugs = app.env.metadata[page.name].setdefault("myst_slugs", {})
-    for node, each in cells_in(doctree, page):
-        slugs[each.anchor] = each.line, each.anchor, each.title
-        wanted = {entry.name for entry in entries_of(each.kind, each.phrase, table)}
-        for box in node.findall(is_error):
-            message = box[-1].astext()
-            got = {entry.name for entry in matches(message, table)}
-            if wanted and got != wanted:
-                fault = f"fits {sorted(got)} in errors.toml, not {sorted(wanted)}"
-                log.warning(fault, location=(page.name, each.line), type="errors")
+    for node in doctree.findall(is_code):
+        for each in (cells[anchor] for anchor in node["ids"] if anchor in cells):
+            slugs[each.anchor] = each.line, each.anchor, each.title
+            for box in node.findall(is_error):
+                compare_message(each, box[-1].astext())
+
+
+def compare_message(cell, message):
+    """Warn of a message that fits another entry than the one its cell counts for."""
+    table, _ = error_index.read_table(cell.page.docs)
+    wanted = error_index.entries_of(cell.kind, cell.phrase, table)
+    found = error_index.matches(message, table)
+    if wanted and found != wanted:
+        names = [[entry.name for entry in entries] for entries in (found, wanted)]
+        fault = "fits {} in errors.toml, not {}".format(*names)
+        log.warning(fault, location=(cell.page.name, cell.line), type="errors")
+
+
+def is_error(node) -> bool:
+    """Return whether a node is the box of an error: see `cells.show_error`."""
+    return isinstance(node, nodes.container) and "raised" in node["classes"]
 
 
 def setup(app):
-    """Register the directive, its node, the transform and the handlers."""
-    app.setup_extension("sources")
-    app.add_node(ErrorEntry, html=(open_entry, close_entry))
+    """Register the directive, the transform and the handler."""
+    app.setup_extension("filters")
     app.add_directive("error-index", ErrorIndex)
-    app.add_directive("error-entry", ErrorEntryDirective)
+    app.add_transform(Entries)
     app.add_transform(Targets)
-    app.connect("doctree-read", compare_messages, priority=450)  # after `cells`
+    app.connect("doctree-read", check_cells, priority=450)  # after `cells`
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,14 +1,14 @@
-"""Load the filter on pages with a place for it, `<div class="list-filter" ...>`."""
+"""Load `filter.js` on pages with a place for it: above a list, or for an error."""
 
 from docutils import nodes
 from sources import load_files
 
-PLACE = '<div class="list-filter"'
+PLACES = '<div class="list-filter"', '<div class="error-search"'
 
 
 def load_filter(app, doctree):
     """Handle `doctree-read`: load the script and the style where there is a place."""
-    if any(node.astext().startswith(PLACE) for node in doctree.findall(nodes.raw)):
+    if any(node.astext().startswith(PLACES) for node in doctree.findall(nodes.raw)):
         load_files(app.env, "filter.js", "filter.css")
 
 

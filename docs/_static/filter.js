@@ -1,120 +1,159 @@
-// A field above a long list: it hides what does not have all of its words, and keeps them in
-// the address (`?filter=`). `<div class="list-filter" data-items="SELECTOR" data-what="modules">`
-// is its place; `data-try` offers words. In a table `cpu:nothing` looks in the column CPU alone,
-// and `-word` wants rows without it. Without script the list is whole.
+// Fields above long lists: they hide what does not fit. Without script a list is whole.
 
-for (const place of document.querySelectorAll(".list-filter")) {
-  const article = place.closest("article") ?? document;
-  const { what } = place.dataset;
+const filters = {};
 
-  const make = (name, more = {}, ...children) => {
-    const made = Object.assign(document.createElement(name), more);
-    made.append(...children);
-    return made;
-  };
+// Show the fitting nodes, the sections that hold one, and open what folds them; null shows all.
+filters.show = (nodes, fitting) => {
+  for (const node of nodes) node.hidden = fitting !== null && !fitting.includes(node);
+  const places = ["section:has(> h2, > h3)", "details"].flatMap(
+    kind => nodes.map(node => node.closest(kind)).filter(Boolean));
+  for (const place of new Set(places)) {
+    const holds = fitting?.some(node => place.contains(node));
+    place.wasOpen ??= place.open;
+    if (place.matches("details")) place.open = holds ?? place.wasOpen;
+    else place.hidden = holds === false;
+  }
+};
 
-  const plain = (text) => text.toLowerCase().replace(/\s+/g, " ").trim();
+// Show all where a link leads to what is hidden.
+filters.reveal = (box, update) => {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target?.closest("[hidden]")) return;
+  box.value = "";
+  update();
+  target.scrollIntoView();
+};
 
-  const items = [...article.querySelectorAll(place.dataset.items)].map((node) => {
-    const section = node.closest("section");
-    const title = section?.querySelector("h2, h3")?.textContent ?? "";
-    const heads = [...(node.closest("table")?.querySelectorAll("thead th") ?? [])];
-    const columns = heads.map((head, n) => [plain(head.textContent), plain(node.cells?.[n]?.textContent ?? "")]);
-    return { node, section, columns, text: plain(`${title} ${node.textContent}`) };
+// `<div class="list-filter" data-items="SELECTOR" data-what="modules">` is the place of a field
+// for words; its address has them (`?filter=`), and `data-try` offers some. In a table
+// `cpu:nothing` looks in the column CPU alone, and `-word` wants rows without it.
+
+filters.plain = text => text.toLowerCase().replace(/\s+/g, " ").trim();
+
+filters.item = node => {
+  const title = node.closest("section")?.querySelector("h2, h3")?.textContent ?? "";
+  const heads = [...(node.closest("table")?.querySelectorAll("thead th") ?? [])];
+  const columns = heads.map((head, n) =>
+    [head, node.cells[n]].map(cell => filters.plain(cell.textContent)));
+  return { node, columns, text: filters.plain(`${title} ${node.textContent}`) };
+};
+
+filters.fits = ({ columns, text }, word) => {
+  if (/^-./.test(word)) return !filters.fits({ columns, text }, word.slice(1));
+  const [, name, wanted] = /^([^:]+):(.+)$/.exec(word) ?? [];
+  const inside = columns.filter(([head]) => name && head.startsWith(name));
+  if (inside.length) return inside.some(([, cell]) => cell.includes(wanted));
+  const short = word.replace(/^jax\.numpy\./, "jnp.").replace(/^jax\.lax\./, "lax."); // as lists do
+  return text.includes(word) || text.includes(short);
+};
+
+filters.addToList = place => {
+  const { items: selector, what, try: offered = "" } = place.dataset;
+  const items = [...place.closest("article").querySelectorAll(selector)].map(filters.item);
+  const nodes = items.map(item => item.node);
+  const box = finder.element("input", {
+    id: `filter-${what}`, type: "search", autocomplete: "off", spellcheck: false,
   });
-  const sections = [...new Set(items.map(({ section }) => section))].filter((each) => each?.querySelector(":scope > h2, :scope > h3"));
-  const folded = [...new Set(items.flatMap(({ node }) => node.closest("details") ?? []))];
-  const open = folded.map((each) => each.open);
-
-  // A full name is found where lists have the short one.
-  const short = (word) => word.replace(/^jax\.numpy\./, "jnp.").replace(/^jax\.lax\./, "lax.");
-
-  const has = ({ columns, text }, word) => {
-    const [, name, wanted] = /^([^:]+):(.+)$/.exec(word) ?? [];
-    const inside = name ? columns.filter(([head]) => head.startsWith(name)) : [];
-    return inside.length ? inside.some(([, cell]) => cell.includes(wanted)) : text.includes(word) || text.includes(short(word));
-  };
-  const fits = (item, words) =>
-    words.every((word) => (word.length > 1 && word.startsWith("-") ? !has(item, word.slice(1)) : has(item, word)));
-
-  const id = `filter-${what.replaceAll(" ", "-")}`;
-  const box = make("input", { id, type: "search", autocomplete: "off", spellcheck: false });
-  const count = make("span", { className: "count" });
-  count.setAttribute("role", "status");
-  const words = () => plain(box.value).split(" ").filter(Boolean);
-
-  const offers = (place.dataset.try ?? "").split(" ").filter(Boolean).map((word) => {
-    const button = make("button", { type: "button", textContent: word });
-    button.addEventListener("click", () => {
-      const now = words();
-      box.value = (now.includes(word) ? now.filter((each) => each !== word) : [...now, word]).join(" ");
-      show();
-      keep();
-    });
-    return button;
+  const count = finder.element("span", { className: "count", role: "status" });
+  const words = () => filters.plain(box.value).split(" ").filter(Boolean);
+  const buttons = offered.split(" ").filter(Boolean).map(word => {
+    const onclick = () => {
+      const others = words().filter(each => each !== word);
+      box.value = (others.length < words().length ? others : [...others, word]).join(" ");
+      update();
+    };
+    return finder.element("button", { type: "button", onclick }, word);
   });
 
   const show = () => {
     const wanted = words();
-    let left = 0;
-    for (const item of items) {
-      item.node.hidden = !fits(item, wanted);
-      left += !item.node.hidden;
-    }
-    const shows = ({ node }) => !node.hidden;
-    for (const each of sections) {
-      each.hidden = wanted.length > 0 && !items.some((item) => each.contains(item.node) && shows(item));
-    }
-    folded.forEach((each, n) => {
-      each.open = wanted.length ? items.some((item) => each.contains(item.node) && shows(item)) : open[n];
-    });
-    for (const button of offers) button.ariaPressed = String(wanted.includes(button.textContent));
-    count.textContent = wanted.length ? `${left} of ${items.length} ${what}` : `${items.length} ${what}`;
+    const fitting = items.filter(item => wanted.every(word => filters.fits(item, word)));
+    filters.show(nodes, wanted.length ? fitting.map(item => item.node) : null);
+    for (const button of buttons) button.ariaPressed = String(wanted.includes(button.textContent));
+    count.textContent = `${wanted.length ? `${fitting.length} of ` : ""}${items.length} ${what}`;
   };
+  const update = () => { show(); finder.setAddress("filter", box.value); };
 
-  const keep = () => {
-    const address = new URL(location.href);
-    if (box.value.trim()) address.searchParams.set("filter", box.value.trim());
-    else address.searchParams.delete("filter");
-    try {
-      history.replaceState(history.state, "", address);
-    } catch {
-      // a browser that keeps the address of a file as it is
-    }
-  };
-
-  let waiting;
-  box.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => { show(); keep(); }, 120);
-  });
-
-  const line = make("div", { className: "line" }, make("label", { htmlFor: id, textContent: `Filter the ${what}` }), box, count);
-  const form = make("form", { onsubmit: (event) => event.preventDefault() }, line);
-  if (offers.length) form.append(make("div", { className: "offers" }, "Try ", ...offers));
-  place.append(form);
+  const label = finder.element("label", { htmlFor: box.id }, `Filter the ${what}`);
+  const line = finder.element("div", { className: "line" }, label, box, count);
+  const offers = finder.element("div", { className: "offers", hidden: !offered }, "Try ", ...buttons);
+  const onsubmit = event => event.preventDefault();
+  place.append(finder.element("form", { onsubmit }, line, offers));
+  box.addEventListener("input", finder.delay(update));
   const read = () => {
     box.value = new URLSearchParams(location.search).get("filter") ?? "";
     show();
   };
   read();
   addEventListener("popstate", read);
+  const arrive = () => filters.followMoved(place) || filters.reveal(box, update);
+  arrive();
+  addEventListener("hashchange", arrive);
+};
 
-  // Links to what stood on this page when it had everything: `#examples.lu.solve` of the list
-  // of modules is on the page that the line of `lu` names first. Others may hide: show all.
-  const find = () => {
-    const name = decodeURIComponent(location.hash.slice(1));
-    const old = /^(?:module-)?examples\.(\w+)/.exec(name);
-    const target = document.getElementById(name) ?? (old && document.getElementById(`module-examples.${old[1]}`));
-    const row = place.dataset.moved === undefined ? null : target?.closest(place.dataset.items);
-    if (row) location.replace(row.querySelector("a").href + (old ? `#${name}` : ""));
-    else if (target?.closest("[hidden]")) {
-      box.value = "";
-      show();
-      keep();
-      target.scrollIntoView();
+// Links to what stood on the list of modules when it had everything, as `#examples.lu.solve`,
+// lead to the page that the line of `lu` names first.
+filters.followMoved = place => {
+  const name = decodeURIComponent(location.hash.slice(1));
+  const [, module] = /^(?:module-)?examples\.(\w+)/.exec(name) ?? [];
+  const target = [name, `module-examples.${module}`]
+    .map(each => document.getElementById(each)).find(Boolean);
+  const row = place.dataset.moved !== undefined && target?.closest(place.dataset.items);
+  if (row) location.replace(row.querySelector("a").href + (module ? `#${name}` : ""));
+  return row;
+};
+
+// On the page of errors the field takes a pasted one, and leaves the entries whose constant words
+// stand in it, as the search does.
+
+filters.errorPatterns = node => {
+  const entry = node.querySelector("details");
+  if (entry) return JSON.parse(entry.dataset.words).map(finder.pattern);
+  const own = node.querySelector("code").textContent.replace(/^\w+: /, ""); // of a module
+  const words = own.replace(/\d[\d.,]*|'[^']*'/g, "...");
+  return words.length > 6 ? [finder.pattern(words)] : [];
+};
+
+filters.addToErrors = place => {
+  const nodes = [...document.querySelectorAll(".error-entry, .own-errors li")];
+  const patterns = new Map(nodes.map(node => [node, filters.errorPatterns(node)]));
+  const box = finder.element("textarea", {
+    id: "error-paste", rows: 5, spellcheck: false, placeholder: "ValueError: \u2026",
+  });
+  const answer = finder.element("p", { className: "answer", role: "status" });
+  const label = finder.element("label", { htmlFor: box.id },
+    "Paste a message, with its traceback if you like; it stays in your browser.");
+  const clear = finder.element("button", { type: "reset", hidden: true }, "Show all");
+  const line = finder.element("div", { className: "told" }, answer, clear);
+  const form = finder.element("form", {}, label, box, line);
+
+  const show = () => {
+    const text = finder.plain(box.value);
+    const fitting = text ? nodes.filter(node => finder.fit(text, patterns.get(node))) : [];
+    filters.show(nodes, fitting.length ? fitting : null);
+    for (const node of nodes) {
+      node.querySelector("details")?.toggleAttribute("open", fitting.includes(node));
     }
+    clear.hidden = !text;
+    const query = new URLSearchParams({ q: finder.message(box.value).slice(0, 1500) });
+    const href = `${place.dataset.search}?${query}`;
+    if (!text) answer.replaceChildren();
+    else if (fitting.length) answer.textContent = `${fitting.length} of ${nodes.length} entries.`;
+    else answer.replaceChildren("No entry has these words. ",
+      finder.element("a", { href }, "Search the book"), ", or paste the last lines alone.");
   };
-  find();
-  addEventListener("hashchange", find);
-}
+
+  place.append(form);
+  box.addEventListener("input", finder.delay(show));
+  form.addEventListener("reset", () => { box.value = ""; show(); });
+  const arrive = () => {
+    filters.reveal(box, show);
+    const entry = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    entry?.closest(".error-entry")?.querySelector("details").toggleAttribute("open", true);
+  };
+  arrive();
+  addEventListener("hashchange", arrive);
+};
+
+document.querySelectorAll(".list-filter").forEach(filters.addToList);
+document.querySelectorAll(".error-search").forEach(filters.addToErrors);

@@ -1,29 +1,20 @@
-"""Generate the page of errors: each message, its meaning and its cure, all checked.
+"""The list of errors: each message, its meaning and its cure, all checked.
 
 There is an entry for each table of `data/errors.toml`: the constant words of the
 message, what it means, the cure, and links to the cells that raise it. Those are found
 by what the cells expect (`raises`, `--raises`), so an entry needs no edit when a page
-shows its error once more. Errors of the book's own modules say what to pass: they are
-listed by module.
-
-    RaisingCell   a cell that expects an error
-    Entry         the meaning and the cure of an error
-    matches       the entries that fit a text that a reader pastes; `_static/find.js`
-                  does the same for the search and for the box of the page
+shows its error once more. Errors of the book's own modules are listed by module.
 """
 
-import ast
-import json
 import re
 import shlex
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, combinations, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from posixpath import relpath
 
-from docutils.nodes import make_id
 from myst_parser.mdit_to_docutils.base import default_slugify
 
 from book import contents
@@ -40,36 +31,13 @@ GROUPS = {
     "checkpoints": "Checkpoints",
     "porting": "Old code",
 }
-OWN = "Errors of the book's own modules"
-PROCESSES = "%%every"
 GAP = 400  # characters that `...` may stand for
 LINKS = 4  # cells that an entry leads to
-ENOUGH = 7  # characters that a module says of what a cell expects
-ENTRY = """\
-:::::{{error-entry}} {words}
-{option}
-
-{text}
-:::::"""
-VARIES = re.compile(r"\d[\d.,]*|'[^']*'")  # numbers and names in a message
-
-
-# ------------------------------------------------------------------- what cells raise
 
 
 @dataclass(frozen=True)
 class RaisingCell:
-    """A cell that expects an error.
-
-    Attributes:
-        page: that it stands on.
-        kind: the class that it expects.
-        phrase: the words of the message that it expects, or none.
-        source: its code.
-        line: where it is in the page.
-        title: of its section.
-        anchor: of the cell itself.
-    """
+    """A cell that expects an error, the section it stands in, and its own anchor."""
 
     page: Page
     kind: str
@@ -79,45 +47,10 @@ class RaisingCell:
     title: str
     anchor: str
 
-
-def expected_error(cell) -> tuple[str, str] | None:
-    """Return the class and the words that a cell expects of an error, if it does."""
-    option = cell.options.get("raises", "")
-    first = cell.source.partition("\n")[0]
-    if first.startswith(PROCESSES) and "--raises" in first:
-        words = shlex.split(first)
-        option = words[words.index("--raises") + 1]
-    kind, _, phrase = option.strip().partition(" ")
-    return (kind.rstrip(":"), " ".join(phrase.split())) if kind else None
-
-
-def raising_cells(page) -> list[RaisingCell]:
-    """List the cells of a page that expect an error."""
-    titles, found, taken = headings(page), [], set()
-    for cell in page.code:
-        if error := expected_error(cell):
-            words = re.findall(r"[a-z]+", " ".join(error).lower())[:7]
-            anchor = unique_name("-".join(["raises", *words]), taken)
-            title = [text for line, text, _ in titles if line < cell.line][-1]
-            found.append(
-                RaisingCell(page, *error, cell.source, cell.line, title, anchor)
-            )
-    return found
-
-
-def headings(page) -> list[tuple[int, str, list[str]]]:
-    """List the headings of a page: their lines, from 1, their texts, and labels."""
-    found, labels = [], []
-    for token, text in pairwise(page.tokens):
-        if token.type == "myst_target":
-            labels.append(token.content)
-        elif token.type == "heading_open":
-            found.append((token.map[0] + 1, text.content, labels))
-            labels = []
-    return found
-
-
-# -------------------------------------------------------------------- what is said
+    @property
+    def place(self) -> str:
+        """The cell as `part/name#anchor`."""
+        return f"{self.page.name}#{self.anchor}"
 
 
 @dataclass(frozen=True)
@@ -142,6 +75,44 @@ class Entry:
         return [self.words, *self.also]
 
 
+def expected_error(cell) -> tuple[str, str] | None:
+    """Return the class and the words that a cell expects of an error, if it does."""
+    option = cell.options.get("raises", "")
+    first = cell.source.partition("\n")[0]
+    if first.startswith("%%every") and "--raises" in first:
+        words = shlex.split(first)
+        option = words[words.index("--raises") + 1]
+    kind, _, phrase = option.strip().partition(" ")
+    return (kind.rstrip(":"), " ".join(phrase.split())) if kind else None
+
+
+def raising_cells(page) -> list[RaisingCell]:
+    """List the cells of a page that expect an error."""
+    titles, found, taken = headings(page), [], set()
+    for cell in page.code:
+        if error := expected_error(cell):
+            words = re.findall(r"[a-z]+", " ".join(error).lower())[:7]
+            anchor = unique_name("-".join(["raises", *words]), taken)
+            title = [text for line, text, _ in titles if line < cell.line][-1]
+            place = cell.source, cell.line, title, anchor
+            found.append(RaisingCell(page, *error, *place))
+    return found
+
+
+def headings(page) -> list[tuple[int, str, set[str]]]:
+    """List the headings of a page: their lines, from 1, their texts, their anchors."""
+    found, anchors = [], set()
+    for token, text in pairwise(page.tokens):
+        if token.type == "myst_target":
+            anchors.add(token.content)
+        elif token.type == "heading_open":
+            title = text.content
+            words = re.sub(r"\[([^\]]*)\]\([^)]*\)|`", r"\1", title)
+            found.append((token.map[0] + 1, title, anchors | {default_slugify(words)}))
+            anchors = set()
+    return found
+
+
 @cache  # a build asks for it on each page
 def read_table(docs) -> tuple[list[Entry], dict[str, list[str]]]:
     """Return the entries, and the errors of the book's own modules, by module."""
@@ -158,18 +129,10 @@ def pattern(words) -> re.Pattern:
     return re.compile(f".{{0,{GAP}}}?".join(parts), re.IGNORECASE)
 
 
-def normalize_traceback(text) -> str:
-    """Return a traceback as one line, without what tools write before its lines."""
-    lines = (
-        re.sub(r"^\s*(?:\[[a-z ]*\d+\]:?|E(?= )|[>!|])\s*", "", x)
-        for x in text.splitlines()
-    )
-    return " ".join(" ".join(lines).replace("`", "").split())
-
-
 def matches(text, table) -> list[Entry]:
-    """Return the entries whose words stand in a text."""
-    text = normalize_traceback(text)
+    """Return the entries whose words stand in a text; `_static/errors.js` does, too."""
+    marks = re.compile(r"^\s*(?:\[[a-z ]*\d+\]:?|E(?= )|[>!|])\s*", re.M)
+    text = " ".join(marks.sub(" ", text).replace("`", "").split())
     return [e for e in table if any(pattern(w).search(text) for w in e.patterns)]
 
 
@@ -185,35 +148,24 @@ def entries_of(kind, phrase, table) -> list[Entry]:
     return found or [e for e in table if phrase.lower() in e.words.lower()]
 
 
-@cache
-def texts_of(file) -> str:
-    """Return the texts in the code of a module, on one line."""
-    nodes = ast.walk(ast.parse(file.read_text()))
-    found = (node.value for node in nodes if isinstance(node, ast.Constant))
-    return " ".join(" ".join(each for each in found if isinstance(each, str)).split())
+def module_of(each, own) -> str:
+    """Return the module of the book that raises what a cell expects, or nothing.
 
-
-def longest_run(phrase, text) -> int:
-    """Return the length of the longest words of a phrase that a text has together."""
-    words = phrase.split()
-    runs = (" ".join(words[i:j]) for i, j in combinations(range(len(words) + 1), 2))
-    return max((len(run) for run in runs if run in text), default=0)
-
-
-def module_of(each) -> str:
-    """Return the module of the book with the message that a cell expects, or nothing.
-
-    Its texts have some of these words together; the modules of the page come first.
-    A cell that expects a class and no words counts for the module of its page.
+    It is in the table of errors, or the page's cells import it, and its code has words
+    of the message together. A class without words is of the page's own module.
     """
+    words = each.phrase or each.kind
+    for module, phrases in own.items():
+        if words in phrases:
+            return module
     if not each.phrase:
         return each.page.file.stem
-    folder = each.page.docs.parent / "src/examples"
-    own = each.page.modules(folder)
-    files = [*own, *sorted(set(folder.glob("*.py")) - {*own})]
-    runs = {file.stem: longest_run(each.phrase, texts_of(file)) for file in files}
-    best = max(runs, key=runs.get, default="")
-    return best if best and runs[best] >= ENOUGH else ""
+    pairs = [" ".join(pair) for pair in pairwise(words.split())]
+    counts = {"": 0}
+    for file in each.page.modules(each.page.docs.parent / "src/examples"):
+        text = " ".join(file.read_text().split())
+        counts[file.stem] = sum(pair in text for pair in pairs)
+    return max(counts, key=counts.get)
 
 
 def group_cells(docs):
@@ -222,18 +174,13 @@ def group_cells(docs):
     by_entry, by_module, rest = {e.name: [] for e in table}, {}, []
     for each in chain.from_iterable(map(raising_cells, contents.pages(docs))):
         found = entries_of(each.kind, each.phrase, table)
-        place = next((k for k, v in own.items() if (each.phrase or each.kind) in v), "")
-        if place or (not found and (place := module_of(each))):
-            by_module.setdefault(place, []).append(each)
-        elif found:
-            for entry in found:
-                by_entry[entry.name].append(each)
-        else:
+        for entry in found:
+            by_entry[entry.name].append(each)
+        if not found and (module := module_of(each, own)):
+            by_module.setdefault(module, []).append(each)
+        elif not found:
             rest.append(each)
     return by_entry, dict(sorted(by_module.items())), rest
-
-
-# ------------------------------------------------------------------------ as Markdown
 
 
 def format_code(words) -> str:
@@ -241,104 +188,52 @@ def format_code(words) -> str:
     return f"`` {words} ``" if "`" in words else f"`{words}`"
 
 
-def link_target(path, page) -> str:
-    """Return the target of a link from a page to `part/name#anchor`."""
+def link(title, path, page) -> str:
+    """Return a link from a page to `part/name#anchor`."""
     name, mark, anchor = path.partition("#")
-    file = f"{name}.md"
-    return f"{relpath(file, Path(page.name).parent.as_posix())}{mark}{anchor}"
+    file = relpath(f"{name}.md", Path(page.name).parent.as_posix())
+    return f"[{title}]({file}{mark}{anchor})"
 
 
-def section_at(path, docs) -> tuple[str, str]:
-    """Return the title of a section, or of a page, and its path for MyST."""
+def title_at(path, docs) -> str:
+    """Return the title of the section at `part/name#anchor`, or of the page."""
     name, _, anchor = path.partition("#")
     other = Page(docs / f"{name}.md", docs)
-    for _, title, labels in headings(other):
-        own = slug(title)
-        if anchor in labels:
-            return title, path
-        if anchor in (own, make_id(own)):
-            return title, f"{name}#{own}"
-    return other.title, path
-
-
-def slug(title) -> str:
-    """Return the anchor that MyST makes of a heading."""
-    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "")
-    return default_slugify(words)
-
-
-def mask_values(phrase) -> str:
-    """Return a phrase with `...` for its numbers and its quoted names."""
-    return VARIES.sub("...", phrase)
+    titles = (title for _, title, anchors in headings(other) if anchor in anchors)
+    return next(titles, other.title)
 
 
 def entry_links(entry, cells, page) -> str:
     """Return the links of an entry: where it is explained, and cells that raise it."""
-    found = {
-        path: title for title, path in (section_at(p, page.docs) for p in entry.page)
-    }
-    titles = {*found.values()}
+    found = {title_at(path, page.docs): path for path in entry.page}
     for each in cells[:LINKS]:
-        if each.title not in titles:
-            found[f"{each.page.name}#{each.anchor}"] = each.title
-            titles.add(each.title)
-    lines = [f"[{title}]({link_target(path, page)})" for path, title in found.items()]
+        found.setdefault(each.title, each.place)
+    lines = [link(title, path, page) for title, path in found.items()]
     if entry.source:
         lines.append(f"[others met it]({entry.source}) ({entry.date}; not run here)")
     return " · ".join(lines)
 
 
-def entry_text(entry, cells, page) -> str:
-    """Return an entry in MyST."""
-    head = f"{format_code(entry.words)} *{entry.kind}*"
-    body = f"{entry.means} **Do:** {entry.cure}"
-    return f"{head}\n\n{body}\n\n{entry_links(entry, cells, page)}"
-
-
-def own_error_text(each, page) -> str:
-    """Return the line of an error that a module of the book raises."""
-    words = f"{each.kind}: {each.phrase}" if each.phrase else each.kind
-    place = link_target(f"{each.page.name}#{each.anchor}", page)
-    return f"{format_code(words)} [{each.title}]({place})"
-
-
 def index_text(page) -> str:
-    """Return the whole list in MyST, to stand on a page."""
+    """Return the list in MyST: an entry is message, meaning and links."""
     by_entry, by_module, _ = group_cells(page.docs)
-    table, found = read_table(page.docs)[0], []
+    found = []
     for group, title in GROUPS.items():
         found.append(f"(errors-{group})=\n\n## {title}")
-        own = (entry for entry in table if entry.group == group)
-        found += [entry_text(entry, by_entry[entry.name], page) for entry in own]
-    found.append(f"(errors-own)=\n\n## {OWN}")
+        for entry in entries_in(group, page.docs):
+            found.append(f"{format_code(entry.words)} *{entry.kind}*")
+            found.append(f"{entry.means} **Do:** {entry.cure}")
+            found.append(entry_links(entry, by_entry[entry.name], page))
+    found.append("(errors-own)=\n\n## Errors of the book's own modules")
     for module, cells in by_module.items():
+        messages = (": ".join(filter(None, [e.kind, e.phrase])) for e in cells)
+        links = (link(each.title, each.place, page) for each in cells)
+        rows = zip(map(format_code, messages), links, strict=True)
         found.append(f"**{module}**")
-        found.append("\n".join(f"- {own_error_text(each, page)}" for each in cells))
+        found.append("\n".join(f"- {code} {place}" for code, place in rows))
     return "\n\n".join(found)
 
 
-def list_text(page) -> str:
-    """Return the list for the site: each entry has the words that find it."""
-    by_entry, by_module, _ = group_cells(page.docs)
-    table, found = read_table(page.docs)[0], []
-    for group, title in GROUPS.items():
-        found.append(f"(errors-{group})=\n\n## {title}")
-        for entry in (entry for entry in table if entry.group == group):
-            text = entry_text(entry, by_entry[entry.name], page)
-            found.append(frame(entry.patterns, f":name: error-{entry.name}", text))
-    count = sum(map(len, by_module.values()))
-    found.append(f"(errors-own)=\n\n## {OWN}")
-    start = f'<details class="own-errors"><summary>{count} errors'
-    found.append(f"{start} that say themselves what to pass</summary>")
-    for module, cells in by_module.items():
-        found.append(f"```{{rubric}} {module}\n```")
-        for each in cells:
-            words = [mask_values(each.phrase)] * (len(each.phrase) >= ENOUGH)
-            found.append(frame(words, ":class: own", own_error_text(each, page)))
-    return "\n\n".join([*found, "</details>"])
-
-
-def frame(words, option, text) -> str:
-    """Return an entry as a directive."""
-    words = json.dumps(words, ensure_ascii=False)
-    return ENTRY.format(words=words, option=option, text=text)
+def entries_in(group, docs) -> list[Entry]:
+    """List the entries of a group."""
+    return [entry for entry in read_table(docs)[0] if entry.group == group]
