@@ -279,8 +279,7 @@ def clean_output(output):
     output = nbformat.from_dict(output)
     if output.output_type == "error":
         output.evalue = guards.clean_message(output.evalue)
-        bases = [line for line in output.traceback if line.startswith(guards.BASES)]
-        output.traceback = [f"{output.ename}: {output.evalue}", *bases]
+        output.traceback = [f"{output.ename}: {output.evalue}"]
     output.pop("execution_count", None)
     if output.output_type == "execute_result":
         output.execution_count = None

@@ -18,7 +18,6 @@ from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
 MYST_OPTIONS = {"mystnb", "tags"}
 ACCOUNTED_FOR = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
-BASES = "A kind of: "  # of no output any more: export.py may do without
 BASE_CLASSES = {"IndivisibleError": "ValueError"}  # of JAX's errors, as pages state
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 FRAMES = re.compile(r"\s*(This error occurs at source:|-{20}|For simplicity).*", re.S)

@@ -32,8 +32,3 @@ def notes_of(page) -> Path:
 def note_files(page) -> list[Path]:
     """Return the notes of a page by its current key, a file for each program."""
     return sorted(notes_of(page).glob("*.json")) if current_key(page).exists() else []
-
-
-def answers_file(page) -> Path:
-    """Return the file with the outcomes of the answers to a page's exercises."""
-    return notes_of(page) / "answers"
