@@ -21,7 +21,7 @@ from book.module_reference import (
     page_text,
     table_text,
 )
-from book.page import rewrite_blocks
+from book.page import FENCES, read_block, rewrite
 
 TEXTS = {
     "exercise-index": index_text,
@@ -34,14 +34,16 @@ CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")  # perhaps with a plura
 def insert_texts(app, docname, source):
     """Handle `source-read`: write the texts; they are made again when they change."""
 
-    def insert(block):
+    def insert(token, text):
+        block = read_block(token, text)
         if block.name not in TEXTS:
             return block.source
         arguments = [block.argument] if block.argument else []
         return make_text(app.env, TEXTS[block.name], *arguments)
 
     if any(f"{{{name}}}" in source[0] for name in TEXTS):
-        source[0] = rewrite_blocks(source[0], insert)
+        lines = rewrite(source[0], dict.fromkeys(FENCES, insert))
+        source[0] = "\n".join(lines)
 
 
 class Targets(SphinxTransform):
