@@ -55,11 +55,11 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     one of them names. No module imports another.
     """
     files, own = marks.tracked_files(), str(Path(test).parent)
-    apart = "src/examples/", "tests/browser/", "tests/cluster/"
-    programs = {n for n in files if n.endswith(".py") and not n.startswith(apart)}
-    found = {n for n in files if n.startswith(f"{own}/") and n.endswith(".py")}
-    found |= {"tests/conftest.py", "tests/incremental.py"}
-    reached, words = set(), set()
+    apart = {"src/examples", "tests/browser", "tests/cluster"} - {own}
+    programs = {n for n in files if n.endswith(".py") and not n.startswith((*apart,))}
+    always = {"tests/conftest.py", "tests/incremental.py"}
+    found = always | {name for name in programs if name.startswith(f"{own}/")}
+    reached = words = frozenset()
     while found:
         reached |= found
         words = words.union(*map(words_of, found))
@@ -69,10 +69,13 @@ def inputs_of_tests(test: str) -> frozenset[str]:
         file = Path(name)
         if name.startswith("src/examples/"):
             return bool({file.stem, file.name} & {*words, Path(own).name, "__init__"})
-        always = name.startswith(("launch/", f"{own}/")) or file.name == "__init__.py"
-        if always or name in reached:
+        is_near = name.startswith(("launch/", f"{own}/")) or file.name == "__init__.py"
+        if is_near or name in reached:
             return True
         is_other = f"{file.parent}/test_{file.parent.name}.py" in files
+        is_other = is_other and file.parent not in {
+            Path(each).parent for each in reached
+        }
         is_setting = name == file.name and file.suffix != ".md"
         is_data = file.suffix and file.name in words
         return not is_other and file.suffix != ".py" and (is_setting or is_data)
