@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import execution
 import pytest
-from tiny_site import HEAD, PROJECT
+from tiny_site import HEAD
 
 from book import marks, program_table
 from book.page import Page, pages
@@ -88,7 +88,6 @@ def book(tmp_path):
         (tmp_path / f"{name}.toml").write_text(WRONG)
     (tmp_path / "docs/data/one.csv").write_text("1,2")
     (tmp_path / "docs/conf.py").write_text(CONF)
-    (tmp_path / "pyproject.toml").write_text(PROJECT)
     return tmp_path
 
 

@@ -15,7 +15,6 @@ kernelspec:
   name: python3
 ---
 """
-PROJECT = '[project]\nrequires-python = ">=3.12"\ndependencies = []\n'
 
 
 class Site:

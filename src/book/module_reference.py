@@ -7,7 +7,6 @@ files of these pages have a few lines each; `tools/copies.py` writes them (`stub
 """
 
 import ast
-import inspect
 import json
 import re
 import tomllib
@@ -95,7 +94,7 @@ def files(folder) -> list[Path]:
 
 def docstring(file) -> str:
     """Return the docstring of a module."""
-    return inspect.cleandoc(file.read_text().split('"""')[1])
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
 
 
 def summary(file) -> str:
