@@ -9,7 +9,7 @@ from html import escape
 
 from cells import cell_source, is_code
 from docutils import nodes
-from sources import load_files, make_text, page_of
+from sources import make_text, page_of
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -30,7 +30,6 @@ class ErrorIndex(SphinxDirective):
 
     def run(self):
         """Return the sections of the list."""
-        load_files(self.env, "errors.css")
         text = make_text(self.env, error_index.index_text)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
