@@ -20,11 +20,19 @@ import psutil
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
 
 
-def kill_at_end_of_input(process: subprocess.Popen):
+def kill_at_end_of_input(pid: int):
     """Kill a process when the standard input ends."""
     while os.read(0, 1):
         pass
-    process.kill()
+    os.kill(pid, signal.SIGKILL)
+
+
+def reap_until(pid: int) -> int:
+    """Wait for all children, orphans too, until one has ended; return its exit code."""
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended == pid:
+            return os.waitstatus_to_exitcode(status)
 
 
 def kill_children():
@@ -43,10 +51,10 @@ if __name__ == "__main__":
         signal.signal(number, lambda *_: None)  # the input decides; not inherited
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        watch = threading.Thread(target=kill_at_end_of_input, args=[process])
+        watch = threading.Thread(target=kill_at_end_of_input, args=[process.pid])
         watch.daemon = True
         watch.start()
-        code = process.wait()
+        code = reap_until(process.pid)  # Slurm waits for an orphan that nobody reaps
     finally:
         kill_children()
         shutil.rmtree(folder, ignore_errors=True)
