@@ -96,9 +96,14 @@ def pytest_configure(config):
 
 def pytest_collection_finish(session):
     """Let each report say how many tests of its file there are."""
-    counts = Counter(item.location[0] for item in session.items)
+    counts = Counter(file_of(item.nodeid) for item in session.items)
     for item in session.items:
-        item.user_properties.append(("tests_of_file", counts[item.location[0]]))
+        item.user_properties.append(("tests_of_file", counts[file_of(item.nodeid)]))
+
+
+def file_of(nodeid: str) -> str:
+    """Return the file that collects a test; another one may define it."""
+    return nodeid.partition("::")[0]
 
 
 def are_unchanged(names) -> bool:
@@ -150,7 +155,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report):
         """Mark a file when its last test has passed; a failure deletes its mark."""
-        if (name := report.location[0]) not in self.files:
+        if (name := file_of(report.nodeid)) not in self.files:
             return
         if report.failed:
             marks.delete_marks(self.content(name))

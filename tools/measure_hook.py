@@ -5,7 +5,7 @@ A kernel that plays a page calls `install` (see src/book/play.py). From then on
 machines in `MACHINES`. A program's key is a digest of its StableHLO: JAX's own output
 with all shardings, before any compiler. Each program of a page is written into a
 folder. Where no machine has compiled it, it stands there as it is lowered for the
-others, and `tools/programs.py` compiles it. So do those that CI draws.
+others, and `benchmarks/programs.py` compiles it. So do those that CI draws.
 """
 
 import hashlib
