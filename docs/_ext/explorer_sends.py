@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 from explorers import Pictures, choice, code, index_rows, spec_code
 
+from examples.communication import RING
 from examples.films import Cell, Message, cards
 from examples.pictures import draw
 
@@ -160,15 +161,22 @@ def lines_menu(lines, cuts) -> dict[str, str]:
     """Return for each spec and machine the choice of a line, with what it sends."""
     found = {}
     for cut, (n, machine) in product(cuts, enumerate(MACHINES)):
-        legend = f"Which line? What each {machine} sends (≠: the machines differ)"
-        options = {}
-        for line in lines:
-            amounts = sent(line, cut)
-            differ = " ≠" * (len({*amounts}) > 1)
-            options[line] = f"{code(line)}<em>{amounts[n]}{differ}</em>"
+        legend = f"Which line? What each {machine} sends (≠ another machine)"
+        options = {
+            line: f"{code(line)}<em>{compare_sent(line, cut, n)}</em>" for line in lines
+        }
         menu = choice("line", legend, options, TRAINING, "lines")
         found[f"operation|{cut}|{n}"] = menu
     return found
+
+
+def compare_sent(line, places, n) -> str:
+    """Return what machine `n` sends, and the amount that differs most from it."""
+    amounts = sent(line, places)
+    counts = [float(rows()[line, places, "", machine]["sent"]) for machine in MACHINES]
+    most = max(range(len(counts)), key=lambda other: abs(counts[other] - counts[n]))
+    other = f" ≠ {amounts[most]}" * (amounts[most] != amounts[n])
+    return f"{amounts[n]}{other}"
 
 
 def answers(pictures) -> dict[str, list[str]]:
@@ -206,7 +214,7 @@ def machine_cards(three) -> str:
             f"<span>{', '.join(kinds) or 'no collective'}</span>"
             f"<small>temporaries {format_bytes(row['held'])}</small>"
         )
-    legend = "Three machines answer: press one"
+    legend = f"{code(three[0]['line'])} on three machines: press one"
     return choice("machine", legend, options, "1", "cards")
 
 
@@ -231,7 +239,11 @@ def steps(row):
         times, kind, _, size, _, _, axes = text.split(" ")
         often = "" if times == "1" else f"{times} times "
         over = "" if axes == "?" else f" over {axes.replace(',', ' and ')}"
-        yield kind, f"{often}{format_bytes(size)}{over}", axes
+        words = f"{often}{format_bytes(size)}{over}"
+        if devices := PARTS.get(axes):
+            all_of_it = int(times) * int(size) * RING[kind](devices) / devices
+            words += f", {format_bytes(all_of_it)} sent"
+        yield kind, words, axes
 
 
 def cut_words(kind) -> str:
