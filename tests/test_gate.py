@@ -96,10 +96,12 @@ def test_what_waits_for_a_clock_is_repeated_alone_at_most_twice(failing, capsys)
 
 @pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
 def test_children_of_a_step_end_with_it_and_at_a_signal(number):
+    """A shell that starts this in the background lets its programs ignore SIGINT."""
     sleep = "[sys.executable, '-c', 'import time; time.sleep(999)']"
     child = f"child = subprocess.Popen({sleep}); Path('new').write_text(str(child.pid))"
     write_sessions(one=f"{child}\nPath('new').rename('pid'); {number} and child.wait()")
-    program = "import gate; gate.NOX = 'python', 'nox.py'; "
+    program = "import gate, signal; gate.NOX = 'python', 'nox.py'; "
+    program += "signal.signal(signal.SIGINT, signal.default_int_handler); "
     program += "gate.STEPS = [gate.Step('one', 'one')]; print(gate.main('0'))"
     env = os.environ | {"PYTHONPATH": str(Path(gate.__file__).parent)}
     with subprocess.Popen([sys.executable, "-c", program], env=env) as process:
