@@ -175,8 +175,11 @@ def compare_sent(line, places, n) -> str:
     amounts = sent(line, places)
     counts = [float(rows()[line, places, "", machine]["sent"]) for machine in MACHINES]
     most = max(range(len(counts)), key=lambda other: abs(counts[other] - counts[n]))
-    other = f" ≠ {amounts[most]}" * (amounts[most] != amounts[n])
-    return f"{amounts[n]}{other}"
+    if amounts[most] == amounts[n]:
+        return amounts[n]
+    own, unit = amounts[n].rpartition(" ")[::2]
+    same = own and amounts[most].endswith(unit)
+    return f"{own if same else amounts[n]} <small>≠ {amounts[most]}</small>"
 
 
 def answers(pictures) -> dict[str, list[str]]:
