@@ -13,29 +13,39 @@ LIMIT = 300_000  # milliseconds, which only end a hang
 AXE = Path(os.environ.get("AXE", BUILD / "npm/node_modules/axe-core/axe.min.js"))
 TEXTS = {".css", ".html", ".js", ".json", ".svg"}
 COLORS = ["color-contrast", "link-in-text-block"]  # rules of what the scheme changes
-# They take most of an audit: three texts or links that look alike stand for all.
+# They take most of an audit: three texts or links that look alike stand for all, on this
+# page and on those that the same tab has passed before.
 AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
-    const path = each => each ? `${path(each.parentElement)} ${each.localName} ` +
-        each.getAttribute("class") + each.getAttribute("style") : "";
-    const counts = {};
+    const words = each => each.localName + ["class", "style"].map(n => each.getAttribute(n));
+    const ground = each => {
+        const {backgroundColor} = getComputedStyle(each), up = each.parentElement;
+        return up && backgroundColor.endsWith(", 0)") ? ground(up) : backgroundColor;
+    };
+    const counts = JSON.parse(sessionStorage.getItem("passed") ?? "{}");
+    let samples = 0;
     for (const each of document.querySelectorAll(`:is(${include.flat()}) *`)) {
         const text = [...each.childNodes].some(n => n.nodeType == 3 && n.data.trim());
         const shows = text || each.matches("a, input, select, textarea");
         if (!shows || !each.checkVisibility({visibilityProperty: true})) continue;
-        const {color, backgroundColor, textDecoration} = getComputedStyle(each);
-        const look = [path(each), color, backgroundColor, textDecoration];
+        const {color, font, textDecoration} = getComputedStyle(each), up = each.parentElement;
+        const around = [words(up), getComputedStyle(up).color, ground(each)];
+        const look = [words(each), color, font, textDecoration, ...around];
         counts[look] = (counts[look] ?? 0) + 1;
-        each.toggleAttribute("data-sample", all || counts[look] <= 3);
+        samples += each.toggleAttribute("data-sample", all || counts[look] <= 3);
     }
+    if (only && !samples) return [];
     axe.configure({rules: [
         {id: "color-contrast", selector: "[data-sample]"},
         {id: "link-in-text-block", selector: "a[href][data-sample]"},
     ]});
-    const options = {resultTypes: ["violations"], preload: false}; // it fetches styles
+    const rules = {region: {enabled: false}}; // of moderate impact, and dear
+    const options = {resultTypes: ["violations"], preload: false, rules}; // it fetches styles
     if (only) options.runOnly = only;
     const {violations} = await axe.run({include}, options);
-    return violations.filter(rule => ["serious", "critical"].includes(rule.impact))
+    const found = violations.filter(rule => ["serious", "critical"].includes(rule.impact))
         .flatMap(({id, nodes}) => nodes.map(each => `${id}: ${each.target.join(" ")}`));
+    if (!found.length) sessionStorage.setItem("passed", JSON.stringify(counts));
+    return found;
 })"""
 STILL = "document.getAnimations().every(each => each.playState != 'running')"
 OVERFLOW = "document.documentElement.scrollWidth > innerWidth"
