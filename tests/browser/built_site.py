@@ -13,10 +13,11 @@ LIMIT = 300_000  # milliseconds, which only end a hang
 AXE = Path(os.environ.get("AXE", BUILD / "npm/node_modules/axe-core/axe.min.js"))
 TEXTS = {".css", ".html", ".js", ".json", ".svg"}
 COLORS = ["color-contrast", "link-in-text-block"]  # rules of what the scheme changes
-# They take most of an audit: three texts or links that look alike stand for all, on this
-# page and on those that the same tab has passed before.
+# They take most of an audit: three texts or links that look alike stand for all, on a
+# page and on those that passed in the same tab before.
 AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
-    const words = each => each.localName + ["class", "style"].map(n => each.getAttribute(n));
+    const words = each => each.localName +
+        each.getAttribute("class") + each.getAttribute("style");
     const ground = each => {
         const {backgroundColor} = getComputedStyle(each), up = each.parentElement;
         return up && backgroundColor.endsWith(", 0)") ? ground(up) : backgroundColor;
@@ -27,7 +28,8 @@ AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
         const text = [...each.childNodes].some(n => n.nodeType == 3 && n.data.trim());
         const shows = text || each.matches("a, input, select, textarea");
         if (!shows || !each.checkVisibility({visibilityProperty: true})) continue;
-        const {color, font, textDecoration} = getComputedStyle(each), up = each.parentElement;
+        const {color, font, textDecoration} = getComputedStyle(each);
+        const up = each.parentElement;
         const around = [words(up), getComputedStyle(up).color, ground(each)];
         const look = [words(each), color, font, textDecoration, ...around];
         counts[look] = (counts[look] ?? 0) + 1;
@@ -38,12 +40,16 @@ AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
         {id: "color-contrast", selector: "[data-sample]"},
         {id: "link-in-text-block", selector: "a[href][data-sample]"},
     ]});
-    const rules = {region: {enabled: false}}; // of moderate impact, and dear
-    const options = {resultTypes: ["violations"], preload: false, rules}; // it fetches styles
+    const options = {
+        resultTypes: ["violations"],
+        preload: false, // it fetches styles
+        rules: {region: {enabled: false}}, // of moderate impact, and dear
+    };
     if (only) options.runOnly = only;
     const {violations} = await axe.run({include}, options);
-    const found = violations.filter(rule => ["serious", "critical"].includes(rule.impact))
-        .flatMap(({id, nodes}) => nodes.map(each => `${id}: ${each.target.join(" ")}`));
+    const grave = violations.filter(({impact}) => /serious|critical/.test(impact));
+    const found = grave.flatMap(({id, nodes}) =>
+        nodes.map(each => `${id}: ${each.target.join(" ")}`));
     if (!found.length) sessionStorage.setItem("passed", JSON.stringify(counts));
     return found;
 })"""
