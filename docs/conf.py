@@ -30,7 +30,6 @@ project = "Shardbook"
 author = "the Shardbook authors"
 html_title = project
 extensions = [
-    "api_index",
     "bundle",
     "cell_links",
     "cells",

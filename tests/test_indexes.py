@@ -7,11 +7,13 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import api_index
 import pytest
 from docutils import nodes
 from search_index import INDEX, output_words
 from tiny_site import HEAD, Site
+
+from book import api_index
+from book.page import Page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = """
@@ -43,12 +45,11 @@ hidden = 1
 ![A block](block.svg)
 """
 PAGES = {
-    "index.md": "# Book\n\n```{toctree}\nz/first\na/second\napi\n```\n",
+    "index.md": "# Book\n\n```{toctree}\nz/first\na/second\n```\n",
     "z/first.md": HEAD + PAGE.format(title="One", heading="Then"),
     "a/second.md": HEAD + PAGE.format(title="Two", heading="`lax.psum` <adds>"),
     "z/block.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
     "a/block.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
-    "api.md": "# Names\n\n```{api-index}\n```\n",
 }
 
 
@@ -57,7 +58,7 @@ def site(tmp_path_factory):
     built = Site(
         tmp_path_factory.mktemp("site"),
         PAGES,
-        extensions=["myst_nb", "cells", "api_index", "cell_links", "search_index"],
+        extensions=["myst_nb", "cells", "cell_links", "search_index"],
         html_static_path=[str(DOCS / "_static")],
         html_theme="sphinx_book_theme",
         html_theme_options={"article_header_start": []},
@@ -87,12 +88,11 @@ def test_the_words_of_an_output_of_html_are_found_without_its_drawing():
 
 
 def test_a_section_whose_heading_has_the_name_comes_first(site):
-    (row,) = re.findall(r"<tr><td><p id=\"api-lax.psum\">.*</tr>", site("api.html"))
-    assert re.findall(r'href="([^"]*)">([^<]*)</a>', row) == [
-        ("a/second.html#lax-psum", "Two: lax.psum &lt;adds&gt;"),
-        ("z/first.html#then", "One: Then"),
-    ]
-    assert "zeros" not in site("api.html")  # of a folded cell
+    docs = site.folder / "docs"
+    places = "[Two: `lax.psum` <adds>](a/second.md#laxpsum-adds)"
+    places += " · [One: Then](z/first.md#then)"
+    text = api_index.index_text(Page(docs / "index.md", docs))
+    assert text.splitlines()[2:] == [f"| `lax.psum` | {places} |"]  # no folded cell
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_a_section_whose_heading_has_the_name_comes_first(site):
         ("P, S = jax.P, jax.NamedSharding\nP('x')", {"jax.P", "jax.NamedSharding"}),
         ("from jax.sharding import PartitionSpec as Q\nQ('x')", {"jax.P"}),
         ("%%every\njax.devices()[0].platform", {"jax.devices"}),
-        ("import numpy as jnp\nnp.sin(x); from jax._src import a\na.b()", set()),
+        ("import numpy as np\nnp.sin(x); from jax._private import a\na.b()", set()),
         ("x = jax.device_put(1)\nx.sum()", {"jax.device_put"}),
-        ("jax.jit(", set()),
+        ("f(lax=1)  # of jax.jit, as 'jax.vmap'", set()),
     ],
 )
 def test_names_are_found_as_the_book_writes_them(code, names):
-    tree = api_index.parse_cell(code)
-    assert api_index.names_in(tree, api_index.find_aliases([tree])) == names
+    assert api_index.names_in(code, api_index.find_aliases(code)) == names
 
 
 def test_no_page_fills_the_places_of_a_name():
-    found = [(n, (f"page{n // 4}", f"at{n}", "")) for n in range(16)]
+    pages = [Page(DOCS / f"page{n}.md", DOCS) for n in range(4)]
+    found = [(n, pages[n // 4], f"at{n}", "") for n in range(16)]
     chosen = [n for _, n, _ in api_index.best_places(found)]
     assert chosen == ["at0", "at1", "at4", "at5", "at8"]
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from posixpath import basename
 
-import api_index
 import cells
 import module_pictures
 from sources import page_of
@@ -20,7 +19,6 @@ from book import contents, export, module_reference
 log = logging.getLogger(__name__)
 BRANCH = "gh-pages"  # where the built site, and so each notebook, lies on GitHub
 MADE = {  # what is known when all pages have been read
-    "api-index": api_index.to_markdown,
     "module-picture": module_pictures.to_markdown,
 }
 

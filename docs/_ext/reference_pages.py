@@ -1,7 +1,7 @@
 """The directives of the reference whose text is made of other files, and docstrings.
 
-`module-reference`, `module-page` and `exercise-index` stand for MyST, which notebooks
-and Markdown files have, too: see book/module_reference.py and book/exercise_list.py.
+`module-reference`, `module-page`, `exercise-index` and `api-index` stand for MyST that
+notebooks and Markdown have, too: see the modules of `book` that write it.
 """
 
 import re
@@ -11,7 +11,7 @@ from sources import make_text, page_of
 from sphinx.ext.napoleon import GoogleDocstring
 from sphinx.transforms import SphinxTransform
 
-from book.exercise_list import index_text
+from book import api_index, exercise_list
 from book.module_reference import (
     PACKAGE,
     PAGES_OF_MODULES,
@@ -24,10 +24,12 @@ from book.module_reference import (
 from book.page import FENCES, read_block, rewrite
 
 TEXTS = {
-    "exercise-index": index_text,
+    "api-index": api_index.index_text,
+    "exercise-index": exercise_list.index_text,
     "module-page": page_text,
     "module-reference": table_text,
 }
+NAMES = "reference/api_index"
 CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")  # perhaps with a plural's s
 
 
@@ -47,20 +49,27 @@ def insert_texts(app, docname, source):
 
 
 class Targets(SphinxTransform):
-    """Let the ids that the list of modules had once lead to a module's line."""
+    """Let names lead to a line of the list of API names, and ids to one of modules."""
 
     default_priority = 400  # before Sphinx collects what links may lead to
 
     def apply(self):
         """Add the ids to each line."""
-        if self.env.docname != PAGES_OF_MODULES:
+        if self.env.docname not in (PAGES_OF_MODULES, NAMES):
             return
         docs, table = page_of(self.env).docs, self.document.next_node(nodes.table)
-        table["classes"] += ["listing", "modules"]
         rows = table.next_node(nodes.tbody).findall(nodes.row)
-        for file, line in zip(files(docs.parent / "src/examples"), rows, strict=True):
+        places = [line.next_node(nodes.paragraph) for line in rows]
+        if self.env.docname == NAMES:
+            table["classes"] += ["listing", "api"]
+            for place in places:
+                place["ids"].append(f"api-{place.astext()}")
+            return
+        table["classes"] += ["listing", "modules"]
+        modules = files(docs.parent / "src/examples")
+        for file, place in zip(modules, places, strict=True):
             self.env.note_dependency(file)
-            name, place = file.stem, line.next_node(nodes.paragraph)
+            name = file.stem
             place["names"] += dict.fromkeys([f"module-{name}", name])
             self.document.note_explicit_target(place)
             ids = [f"module-{name}", f"module-{PACKAGE}{name}", name]

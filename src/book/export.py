@@ -20,7 +20,14 @@ import explorers
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from book import error_index, exercise_list, guards, module_reference, reading_map
+from book import (
+    api_index,
+    error_index,
+    exercise_list,
+    guards,
+    module_reference,
+    reading_map,
+)
 from book.facts import ROOT, facts, fill_facts
 from book.page import FENCES, code_cell, read_block, rewrite
 from book.plain_markdown import to_markdown
@@ -133,6 +140,7 @@ def include_file(block, page) -> str:
 
 
 MADE = {  # directives that make their text -> their MyST, which may have others in it
+    "api-index": lambda block, page: api_index.index_text(page),
     "error-index": lambda block, page: error_index.index_text(page),
     "exercise-index": lambda block, page: exercise_list.index_text(page),
     "explorer": lambda block, page: explorers.directive_text(block),
