@@ -18,13 +18,12 @@ COMPILERS = "jax", "libtpu", "jax-cuda13-plugin"
 PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
 UNITS = (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")
 PARTS = {"x": 2, "y": 4, "x,y": 8, "y,x": 8}  # of an axis cut over these
-TRAINING = "w - 0.1 * jax.grad(loss)(w, x)"
+FIRST = "jnp.cumsum(x, 0)"  # three machines, three answers
 FRONT_PAGE = {  # the front page asks a few of them
     "lines": [
-        TRAINING,
+        "w - 0.1 * jax.grad(loss)(w, x)",  # in a row of its own
         "x + y",
         "x.T",
-        "x.sum()",
         "x.sum(0)",
         "jax.nn.softmax(x)",
         "jnp.cumsum(x, 0)",
@@ -161,25 +160,26 @@ def lines_menu(lines, cuts) -> dict[str, str]:
     """Return for each spec and machine the choice of a line, with what it sends."""
     found = {}
     for cut, (n, machine) in product(cuts, enumerate(MACHINES)):
-        legend = f"Which line? What each {machine} sends (≠ another machine)"
+        legend = (
+            f"Which line? Sent by each {machine}; and the machine that differs most"
+        )
         options = {
             line: f"{code(line)}<em>{compare_sent(line, cut, n)}</em>" for line in lines
         }
-        menu = choice("line", legend, options, TRAINING, "lines")
+        menu = choice("line", legend, options, FIRST, "lines")
         found[f"operation|{cut}|{n}"] = menu
     return found
 
 
 def compare_sent(line, places, n) -> str:
-    """Return what machine `n` sends, and the amount that differs most from it."""
+    """Return what machine `n` sends, and the machine that differs most from it."""
     amounts = sent(line, places)
     counts = [float(rows()[line, places, "", machine]["sent"]) for machine in MACHINES]
     most = max(range(len(counts)), key=lambda other: abs(counts[other] - counts[n]))
     if amounts[most] == amounts[n]:
         return amounts[n]
-    own, unit = amounts[n].rpartition(" ")[::2]
-    same = own and amounts[most].endswith(unit)
-    return f"{own if same else amounts[n]} <small>≠ {amounts[most]}</small>"
+    name = MACHINES[most].partition(" ")[0]
+    return f"{amounts[n]} <small>{name} {amounts[most]}</small>"
 
 
 def answers(pictures) -> dict[str, list[str]]:
@@ -229,7 +229,7 @@ def answer(row, explicit, drawn) -> str:
         for kind, words, axes in steps(row)
     )
     return (
-        '<p class="result">Each of eight devices sends '
+        '<p class="result">On Auto axes each of eight devices sends '
         f"{format_bytes(row['sent'])}. The result: {code(row['output'])}, "
         f'{cut_words(row["output"])}.</p><div class="steps">{"".join(figures)}</div>'
         f"{explicit}"
