@@ -160,9 +160,7 @@ def lines_menu(lines, cuts) -> dict[str, str]:
     """Return for each spec and machine the choice of a line, with what it sends."""
     found = {}
     for cut, (n, machine) in product(cuts, enumerate(MACHINES)):
-        legend = (
-            f"Which line? Sent by each {machine}; and the machine that differs most"
-        )
+        legend = f"Which line? Sent by {machine} (and what differs most)"
         options = {
             line: f"{code(line)}<em>{compare_sent(line, cut, n)}</em>" for line in lines
         }
