@@ -1,9 +1,9 @@
 """Ask three compilers what a line of JAX sends: docs/reference/data/sends.csv.
 
-    x  float32[2048, 4096]    y  as x    w  float32[4096, 8192]    i  int32[64], copied
+    a  float32[2048, 4096]    b  as a    w  float32[4096, 8192]    i  int32[64], copied
 
 Eight devices stand in a mesh of 2 x 4, axes x and y. Three kinds of programs:
-operations whose arrays all have one spec; the product `x @ w`, each operand with its
+operations whose arrays all have one spec; the product `a @ w`, each operand with its
 spec, its result where the compiler puts it or where it is asked for; and `jax.reshard`
 from spec to spec. Each is compiled for this CPU, for eight TPU v5p chips and for eight
 H100 GPUs, under Auto axes; `explicit` is the type that the line has under Explicit
@@ -38,60 +38,60 @@ TABLE = ROOT / "docs/reference/data/sends.csv"
 KEY = "line", "specs", "result", "machine"
 MACHINES = {"CPU": None, "TPU v5p": "v5p:2x2x2", "H100": "h100"}
 MESH = (2, 4), ("x", "y")
-SHAPES = {"x": (2048, 4096), "y": (2048, 4096), "w": (4096, 8192)}
+SHAPES = {"a": (2048, 4096), "b": (2048, 4096), "w": (4096, 8192)}
 SPECS = ["-,-", "x,-", "y,-", "xy,-", "-,x", "-,y", "-,xy", "x,y", "y,x"]
 RESULTS = ["", "-,-", "x,y", "xy,-", "-,xy"]  # "": as it comes
 ORDERS = [*SPECS, "yx,-", "-,yx"]  # of two axes on one dimension
 
 OPERATIONS = """
-    x + y
-    x.sum()
-    x.sum(0)
-    x.sum(1)
-    x.max(1)
-    x.argmax(0)
-    jnp.linalg.norm(x)
-    jax.nn.softmax(x)
-    jax.nn.logsumexp(x, 0)
-    jnp.cumsum(x, 0)
-    jnp.cumsum(x, 1)
-    jnp.sort(x, 0)
-    jnp.sort(x, 1)
-    lax.top_k(x, 4)[0]
-    x.T
-    x.ravel()
-    x.reshape(1024, 8192)
-    x[2:6]
-    x[::2]
-    x[::-1]
-    x[i]
-    x.at[2:6].set(0)
-    x.at[i].add(1)
-    jnp.roll(x, 1, 0)
-    jnp.roll(x, 1, 1)
-    jnp.concatenate([x, y])
-    jnp.pad(x, 1)
-    jnp.diff(x, axis=0)
-    jnp.fft.fft(x)
-    jnp.fft.fft2(x)
-    jnp.repeat(x, 2, 0)
-    w - 0.1 * jax.grad(loss)(w, x)
+    a + b
+    a.sum()
+    a.sum(0)
+    a.sum(1)
+    a.max(1)
+    a.argmax(0)
+    jnp.linalg.norm(a)
+    jax.nn.softmax(a)
+    jax.nn.logsumexp(a, 0)
+    jnp.cumsum(a, 0)
+    jnp.cumsum(a, 1)
+    jnp.sort(a, 0)
+    jnp.sort(a, 1)
+    lax.top_k(a, 4)[0]
+    a.T
+    a.ravel()
+    a.reshape(1024, 8192)
+    a[2:6]
+    a[::2]
+    a[::-1]
+    a[i]
+    a.at[2:6].set(0)
+    a.at[i].add(1)
+    jnp.roll(a, 1, 0)
+    jnp.roll(a, 1, 1)
+    jnp.concatenate([a, b])
+    jnp.pad(a, 1)
+    jnp.diff(a, axis=0)
+    jnp.fft.fft(a)
+    jnp.fft.fft2(a)
+    jnp.repeat(a, 2, 0)
+    w - 0.1 * jax.grad(loss)(w, a)
 """
 LINES = [line.strip() for line in OPERATIONS.strip().splitlines()]
-PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
+PRODUCT, RESHARD = "a @ w", "jax.reshard(a, to)"
 
 
-def loss(w, x):
+def loss(w, a):
     """Return a number that depends on a product, as a training step's does."""
-    return jnp.square(jnp.tanh(x @ w)).mean()
+    return jnp.square(jnp.tanh(a @ w)).mean()
 
 
 def questions() -> list[tuple[str, str, str]]:
     """Return all that is asked: a line, its operands' specs, and its result's."""
     asked = [(line, spec, "") for line in LINES for spec in SPECS]
     asked += [
-        (PRODUCT, f"{x} {w}", result)
-        for x, w, result in itertools.product(SPECS, SPECS, RESULTS)
+        (PRODUCT, f"{a} {w}", result)
+        for a, w, result in itertools.product(SPECS, SPECS, RESULTS)
     ]
     return asked + [(RESHARD, *pair) for pair in itertools.product(ORDERS, ORDERS)]
 
@@ -128,9 +128,9 @@ def lower_line(machine: str, kind: AxisType, line: str, specs: str, result: str)
         options = {}
         if asked is not None and kind is AxisType.Auto:
             options["out_shardings"] = jax.NamedSharding(here, asked)
-            code = line.replace(RESHARD, "x")
+            code = line.replace(RESHARD, "a")
         elif asked is not None:
-            product = "jnp.matmul(x, w, out_sharding=to)"
+            product = "jnp.matmul(a, w, out_sharding=to)"
             code = line.replace(PRODUCT, product)
         else:
             code = line

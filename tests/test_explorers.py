@@ -17,16 +17,16 @@ from book.page import Page, pages
 
 DOCS = explorer_specs.DOCS
 LINES = {  # of the tables of a page, without script
-    "index": "| `x.sum(0)` | 28 KiB | nothing | 4 KiB | 16 KiB |",
+    "index": "| `a.sum(0)` | 28 KiB | nothing | 4 KiB | 16 KiB |",
     "global-view/cost": "| TPU v5p: 4 x 4 x 4 (ring) | 1 µs | 90 GB/s | 12: 12 µs | "
     "12: 15.8 µs | 12: 3.93 ms | 6: 128 µs | 6: 7.91 µs | 6: 11.8 µs |",
 }
 DRAWN = [  # of each kind, with and without collectives
-    ("x.sum(0)", "x,y", ""),
-    ("jnp.roll(x, 1, 0)", "xy,-", ""),
-    ("x @ w", "y,- x,y", ""),
-    ("x @ w", "-,x x,-", "x,y"),
-    ("jax.reshard(x, to)", "xy,-", "x,-"),
+    ("a.sum(0)", "x,y", ""),
+    ("jnp.roll(a, 1, 0)", "xy,-", ""),
+    ("a @ w", "y,- x,y", ""),
+    ("a @ w", "-,x x,-", "x,y"),
+    ("jax.reshard(a, to)", "xy,-", "x,-"),
 ]
 
 
@@ -62,8 +62,8 @@ def test_only_what_changed_is_compiled_again(monkeypatch):
     today = next(iter(explorer_sends.rows().values()))  # two compilers are not here
     monkeypatch.setattr(records, "version", today.get)
     assert sends.missing_questions() == []
-    monkeypatch.setattr(sends, "LINES", ["jnp.cos(x)", *sends.LINES])
-    assert {line for line, *_ in sends.missing_questions()} == {"jnp.cos(x)"}
+    monkeypatch.setattr(sends, "LINES", ["jnp.cos(a)", *sends.LINES])
+    assert {line for line, *_ in sends.missing_questions()} == {"jnp.cos(a)"}
 
 
 def test_each_exercise_that_asks_for_a_picture_can_be_answered():

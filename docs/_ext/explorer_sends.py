@@ -15,25 +15,25 @@ from examples.pictures import draw
 SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 MACHINES = ["CPU", "TPU v5p", "H100"]
 COMPILERS = "jax", "libtpu", "jax-cuda13-plugin"
-PRODUCT, RESHARD = "x @ w", "jax.reshard(x, to)"
+PRODUCT, RESHARD = "a @ w", "jax.reshard(a, to)"
 UNITS = (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")
 PARTS = {"x": 2, "y": 4, "x,y": 8, "y,x": 8}  # of an axis cut over these
-FIRST = "jnp.cumsum(x, 0)"  # three machines, three answers
+FIRST = "jnp.cumsum(a, 0)"  # three machines, three answers
 FRONT_PAGE = {  # the front page asks a few of them
     "lines": [
-        "w - 0.1 * jax.grad(loss)(w, x)",  # in a row of its own
-        "x + y",
-        "x.T",
-        "x.sum(0)",
-        "jax.nn.softmax(x)",
-        "jnp.cumsum(x, 0)",
-        "jnp.sort(x, 0)",
-        "x.argmax(0)",
-        "x[2:6]",
-        "x.at[2:6].set(0)",
-        "jnp.roll(x, 1, 0)",
-        "jnp.concatenate([x, y])",
-        "jnp.fft.fft2(x)",
+        "w - 0.1 * jax.grad(loss)(w, a)",  # in a row of its own
+        "a + b",
+        "a.T",
+        "a.sum(0)",
+        "jax.nn.softmax(a)",
+        "jnp.cumsum(a, 0)",
+        "jnp.sort(a, 0)",
+        "a.argmax(0)",
+        "a[2:6]",
+        "a.at[2:6].set(0)",
+        "jnp.roll(a, 1, 0)",
+        "jnp.concatenate([a, b])",
+        "jnp.fft.fft2(a)",
     ],
     "specs": {
         "xy,-": "by rows",
@@ -115,7 +115,7 @@ def menus(pictures) -> list:
     some = {text: every[text] for text in cuts}
     to = {"": "where the compiler leaves it"}
     to |= {text: every[text] for text in values(PRODUCT, 2)[1:]}
-    x, w = code("x[2048, 4096]"), code("w[4096, 8192]")
+    a, w = code("a[2048, 4096]"), code("w[4096, 8192]")
     ask = {
         "operation": "an operation",
         "product": f"a product {code(PRODUCT)}",
@@ -123,10 +123,10 @@ def menus(pictures) -> list:
     }
     asked = {
         "operation": choice("spec", HOW, some, "xy,-", "specs"),
-        "product": choice("x", f"How is {x} split?", some, "x,-", "specs")
+        "product": choice("x", f"How is {a} split?", some, "x,-", "specs")
         + choice("w", f"How is {w} split?", some, "-,y", "specs")
         + choice("to", "Where shall the result be?", to, "", "specs"),
-        "reshard": choice("from", f"From: {x}", every, "x,y", "specs")
+        "reshard": choice("from", f"From: {a}", every, "x,y", "specs")
         + choice("into", "To", every, "-,xy", "specs"),
     }
     return [
@@ -308,7 +308,7 @@ def tables() -> dict[str, list[list[str]]]:
     of_moves = table(orders, orders, lambda old, new: cell(RESHARD, old, new))
     return {
         f"Sent by a device, arrays in all these ways ({THREE})": of_operations,
-        f"`x @ w`, rows: x; columns: w ({THREE})": of_products,
+        f"`a @ w`, rows: a; columns: w ({THREE})": of_products,
         f"jax.reshard from spec (rows) to spec (columns) ({THREE})": of_moves,
     }
 
