@@ -10,14 +10,17 @@ nor are files that a page shows whole.
 
 import json
 import re
+import tomllib
 from html import unescape
 from pathlib import Path
 
 from cells import output_nodes
 from docutils import nodes
+from sources import page_of
 from sphinx import addnodes
 
 INDEX = "find-index.js"
+KEYWORDS = Path(__file__).parents[1] / "reference/data/keywords.toml"
 LISTS = tuple(f"reference/{n}" for n in ("api_index", "atlas", "exercises", "modules"))
 ASIDE = {f"reference/{n}" for n in ("errors", "porting", "sends", "tables")} | {"index"}
 UNUSED = "_static/language_data.js", "_static/searchtools.js", "searchindex.js"
@@ -27,6 +30,8 @@ DRAWING = re.compile(r"<(svg|style|script)\b.*?</\1>", re.S)
 ROW = re.compile(r"</(?:caption|div|p|pre|tr)>")
 TAG = re.compile(r"<[^>]*>")
 WORD = re.compile(r"[^\W\d]\w{2,}")
+TEX = re.compile(r"[\\{}]")
+FORMULA = nodes.math, nodes.math_block
 UNSEEN = nodes.image, nodes.Invisible, nodes.raw, nodes.section, nodes.title
 
 
@@ -73,10 +78,16 @@ def visible_texts(node):
     elif isinstance(node, nodes.literal_block | addnodes.desc_name):
         yield CODE, node.astext()
     elif isinstance(node, nodes.TextElement | nodes.Text):
-        yield PROSE, node.astext()
+        yield PROSE, "".join(map(readable_text, node.findall(nodes.Text)))
     else:
         for child in visible_children(node):
             yield from visible_texts(child)
+
+
+def readable_text(text) -> str:
+    """Return a piece of prose; of a formula with commands of TeX, three dots."""
+    tex = isinstance(text.parent, FORMULA) and TEX.search(text)
+    return "\u2026" if tex else text.astext()
 
 
 def output_words(node) -> str:
@@ -120,17 +131,21 @@ def site_sections(app):
     """Yield the sections of all pages as the search wants them.
 
     Where the question is a name, pages that only mention it come late (`place` is 1);
-    lists of everything come last (2).
+    lists of everything come last (2). `about` has words of users: they are found, too.
     """
+    keywords = tomllib.loads(KEYWORDS.read_text(encoding="utf-8"))
     for name, metadata in sorted(app.env.metadata.items()):
         url = app.builder.get_target_uri(name)
         place = 2 if name.startswith(LISTS) else int(name in ASIDE)
         head, *others = metadata.get("sections") or [None]
         if head:
             page = {"page": head["title"], "place": place}
-            yield head | page | {"href": url, "title": ""}
+            about = f"{page_of(app.env, name).description} {keywords.get(name, '')}"
+            yield head | page | {"href": url, "title": "", "about": about}
             for each in others:
-                yield each | page | {"href": f"{url}#{each['anchor']}"}
+                anchor = f"#{each['anchor']}"
+                about = keywords.get(f"{name}{anchor}")
+                yield each | page | {"href": f"{url}{anchor}", "about": about}
 
 
 def write_index(app, exception):
@@ -150,4 +165,4 @@ def setup(app):
     app.connect("doctree-read", add_page, priority=900)  # after all that change a page
     app.connect("html-collect-pages", add_search_page)
     app.connect("build-finished", write_index)
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 4}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 5}

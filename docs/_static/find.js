@@ -13,9 +13,10 @@ finder.stem = word => {
   return shorter.length > 2 ? shorter.replace(/([bdgmnprt])\1$/, "$1") : stem;
 };
 
-// `all_gather`, `AllGather` and all-gather have the parts all, gather; numbers are none.
-finder.parts = word => word.replace(/([a-z\d])(?=[A-Z])/g, "$1_").toLowerCase()
-  .split(/[_-]+/).filter(part => /\p{L}/u.test(part)).map(finder.stem);
+// `all_gather`, `AllGather` and all-gather have the parts all, gather; numbers are none, but 3-D
+// is one part, as 3D is.
+finder.parts = word => word.replace(/(\d)-?D$/i, "$1d").replace(/([a-z\d])(?=[A-Z])/g, "$1_")
+  .toLowerCase().split(/[_-]+/).filter(part => /\p{L}/u.test(part)).map(finder.stem);
 
 finder.terms = word => {
   const parts = finder.parts(word);
@@ -79,7 +80,7 @@ finder.entries = text => {
 finder.build = () => {
   finder.index = new MiniSearch({
     idField: "href",
-    fields: ["page", "title", "text", "code"],
+    fields: ["page", "title", "about", "text", "code"],
     storeFields: ["href", "page", "title", "text", "code", "place", "words"],
     tokenize: text => finder.words(text).flatMap(finder.terms),
     processTerm: term => term,

@@ -5,10 +5,12 @@ The questions and their right pages stand in `tests/search`; so does how it was 
 
 import csv
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from built_site import FILES, OVERFLOW, audit
+from search_index import KEYWORDS
 
 from book import error_index
 
@@ -18,6 +20,7 @@ ERRORS = "reference/errors.html"  # an entry counts, not the page
 SEARCH = """async texts => {
     await finder.load();
     return texts.map(text => finder.search(text).map(each => each.href))}"""
+PLACES = "finder.load().then(() => finder.sections.map(each => each.href))"
 PAINTED = """typeof finderKeys != "undefined"
     && performance.getEntriesByType("paint").length"""
 PASTE = """(field, text) => {
@@ -92,8 +95,19 @@ def test_errors_names_and_questions_lead_to_their_pages(visit, half):
     names = ask(visit, half, "api.csv")
     assert share(names, 1) >= 0.8
     assert share(names, 3) >= 0.9
+    tasks = ask(visit, half, "tasks.csv")
+    assert share(tasks, 3, page_or_entry) >= 0.9
     questions = ask(visit, half, "names.csv")
     assert share(questions, 3, page_or_entry) >= 0.8  # a few are of common words only
+
+
+def test_keywords_and_tasks_are_of_sections_that_are_there(visit):
+    """Of a page that was renamed they would be lost without a word."""
+    places = {*visit().open("search.html").evaluate(PLACES)}
+    with (ASKED / "tasks.csv").open(newline="") as lines:
+        wanted = " ".join(row["pages"] for row in csv.DictReader(lines)).split()
+    keywords = tomllib.loads(KEYWORDS.read_text())
+    assert {*map(address, [*wanted, *keywords])} <= places
 
 
 def test_the_words_of_each_entry_lead_to_it_first(visit):
