@@ -101,6 +101,12 @@ def test_errors_names_and_questions_lead_to_their_pages(visit, half):
     assert share(questions, 3, page_or_entry) >= 0.8  # a few are of common words only
 
 
+def test_titles_of_threads_lead_to_their_pages(visit):
+    """No search was tuned to them: so it is with words that nobody foresaw."""
+    threads = ask(visit, "thread", "tasks.csv")
+    assert share(threads, 3, page_or_entry) >= 0.7
+
+
 def test_keywords_and_tasks_are_of_sections_that_are_there(visit):
     """Of a page that was renamed they would be lost without a word."""
     places = {*visit().open("search.html").evaluate(PLACES)}
