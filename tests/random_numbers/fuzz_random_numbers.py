@@ -1,6 +1,7 @@
 """Draws that do not depend on the mesh."""
 
 from dataclasses import replace
+from functools import partial, reduce
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ from jax import random as jax_random
 
 from examples import random_numbers
 
+uniform = partial(jax_random.uniform, dtype=np.float32)  # whatever is the default
 SPECS = {
     "blocks": jax.P("x", "y"),
     "turned": jax.P("y", "x"),
@@ -34,31 +36,23 @@ def shape_of(p):
     return tuple(n * cut + p["odd"] for n in p["shape"])
 
 
-def uniform(key, shape):
-    """Draw single precision, whatever is the default."""
-    return jax_random.uniform(key, shape, np.float32)
-
-
 def draw(p):
     """Return a function that draws by tiles."""
-    shape, key, spec = shape_of(p), jax_random.key(3), SPECS[p["spec"]]
-    tile = (p["tile"],) * len(shape)
+    shape, spec = shape_of(p), SPECS[p["spec"]]
+    tile, key = (p["tile"],) * len(shape), jax_random.key(3)
     return lambda x: random_numbers.sample(uniform, key, shape, spec, tile)
 
 
 def tile_by_tile(p, x):
     """Draw all tiles in a loop, each with the key of its place."""
-    shape, key = shape_of(p), jax_random.key(3)
-    if len(SPECS[p["spec"]]) > len(shape) or any(n % p["tile"] for n in shape):
+    shape, t = shape_of(p), p["tile"]
+    if len(SPECS[p["spec"]]) > len(shape) or any(n % t for n in shape):
         raise ValueError("a spec, or tiles, that do not fit")
-    tile = (p["tile"],) * len(shape)
     answer = np.zeros(shape)
-    for place in np.ndindex(*(n // t for n, t in zip(shape, tile, strict=True))):
-        own = key
-        for i in place:
-            own = jax_random.fold_in(own, i)
-        where = [slice(i * t, i * t + t) for i, t in zip(place, tile, strict=True)]
-        answer[tuple(where)] = np.asarray(uniform(own, tile))
+    for place in np.ndindex(*(n // t for n in shape)):
+        key = reduce(jax_random.fold_in, place, jax_random.key(3))
+        where = tuple(slice(i * t, i * t + t) for i in place)
+        answer[where] = np.asarray(uniform(key, (t,) * len(shape)))
     return answer
 
 
