@@ -4,6 +4,7 @@ import jax
 import numpy as np
 from fuzzing import Target, make_tests
 from hypothesis import strategies as st
+from refinement.test_refinement import gathered
 
 from examples import refinement
 
@@ -26,17 +27,6 @@ def both(p, random):
     return a * 10.0**power, random.normal(size=(*sides, 2)) @ [1, 1j]
 
 
-def factor(a):
-    """Make a solver of a matrix, on all devices, of sides that lie anywhere."""
-    factors = jax.scipy.linalg.lu_factor(refinement.place(a, jax.P()))
-
-    def through(trans):
-        solve = jax.scipy.linalg.lu_solve
-        return lambda b: solve(factors, refinement.place(b, jax.P()), trans)
-
-    return through(0), through(2)
-
-
 def solved(p, a, b):
     """The solution, of numbers in floating point."""
     if p["dtype"] == "int32":
@@ -46,7 +36,7 @@ def solved(p, a, b):
 
 def refined(function):
     """The solution alone, with a fallback."""
-    return lambda p: jax.jit(lambda a, b: function(a, b, factor, factor).x)
+    return lambda p: jax.jit(lambda a, b: function(a, b, gathered, gathered).x)
 
 
 HOW = {

@@ -8,7 +8,7 @@ from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, measure_memory, noise
 
 from examples.communication import measure
-from examples.refinement import dense, place, refine, refine_blocks
+from examples.refinement import place, refine, refine_blocks
 
 N = 29
 BLOCKS = jax.P("x", "y")
@@ -27,7 +27,7 @@ def gathered(a):
 
 
 def conditioned(n, condition, dtype=np.float64):
-    """A matrix with this condition number."""
+    """Return a matrix with this condition number."""
     left, right = (np.linalg.qr(noise(n, n, dtype=dtype, seed=s))[0] for s in (1, 2))
     return left * np.geomspace(1, 1 / condition, n) @ right
 
@@ -49,22 +49,10 @@ def with_fallback(a, b):
     return refine(a, b, gathered, gathered)
 
 
-# ------------------------------------------------------------------- right answers
-
-
-def test_the_solution_lies_on_all_devices_whatever_the_solver_leaves():
-    a, b = conditioned(32, 10.0), noise(32)
-    with devices(kind=AxisType.Auto):
-        a = jax.device_put(a, jax.P("x", "y"))
-        found = refine(a, b, lambda a: functools.partial(jnp.linalg.solve, a))
-        assert found.x.sharding.is_fully_replicated
-    assert_solved(np.asarray(a), np.asarray(found.x), b)
-
-
 def test_it_converges_to_all_digits_while_half_of_them_see_the_matrix():
     x, steps = noise(N, 3, dtype=np.complex128), []
     with devices():
-        for condition in 1e1, 1e3, 1e5:
+        for condition in 1e1, 1e5:
             a = conditioned(N, condition, np.complex128)
             refined = alone(a, a @ x)
             assert refined.converged.all()
@@ -73,50 +61,46 @@ def test_it_converges_to_all_digits_while_half_of_them_see_the_matrix():
             assert_solved(a, refined.x, a @ x)
             assert np.abs(refined.x - x).max() < 100 * EPS * condition
             steps.append(int(refined.steps))
-    assert steps == sorted(steps)
     assert steps[0] <= 3
-    assert steps[2] <= 6
+    assert steps[0] < steps[1] <= 6
 
 
-def test_beyond_it_says_so_and_the_fallback_has_all_digits():
+def test_beyond_it_the_fallback_has_all_digits():
     a, x = conditioned(N, 1e10), noise(N, 3)
     b = a @ x
     b[:, 1] = 0  # whose solution is known, and stays
-    sevens = jax.jit(lambda a, b: refine(a, b, gathered, lambda a: lambda b: 0 * b + 7))
     with devices():
         missed, solved = alone(a, b), with_fallback(a, b)
-        assert (np.asarray(sevens(a, b).x) == [7, 0, 7]).all()  # what converged stays
-    assert not missed.fell_back.any()
-    assert solved.fell_back.tolist() == [True, False, True]
     for refined in missed, solved:
         assert refined.converged.tolist() == [False, True, False]
         assert "2 of 3 right-hand sides did not converge" in str(refined)
+    assert not missed.fell_back.any()
+    assert solved.fell_back.tolist() == [True, False, True]
     assert "There is no fallback." in str(missed)
-    assert np.abs(missed.x - x)[:, 0].max() > 1e-3
     assert "Solved by the fallback." in str(solved)
+    assert np.abs(missed.x - x)[:, 0].max() > 1e-3
     assert_solved(a, solved.x, b)
-    assert (solved.x[:, 1] == 0).all()
 
 
-def test_the_fallback_does_not_run_otherwise():
-    a, x = conditioned(N, 1e3), noise(N)
+def test_the_fallback_runs_only_for_what_does_not_converge():
+    x, called = noise(N, 3), []
 
-    def never(a):
+    def sevens(a):
         jax.debug.callback(called.append, a[0, 0])
-        return gathered(a)
+        return lambda b: 0 * b + 7
 
-    called = []
     with devices():
-        run = jax.jit(lambda a, b: refine(a, b, gathered, never))
+        run = jax.jit(lambda a, b: refine(a, b, gathered, sevens))
+        a = conditioned(N, 1e3)
         refined = run(a, a @ x)
         jax.effects_barrier()
         assert not called
-        assert refined.converged.shape == ()
         assert str(refined) == "3 solves with factors of float32: converged."
-        assert "only types are known" in str(jax.eval_shape(alone, a, x))
-        run(conditioned(N, 1e10), x)
+        assert "only types are known" in str(jax.eval_shape(run, a, x))
+        found = run(conditioned(N, 1e10), x * [1, 0, 1]).x
         jax.effects_barrier()
         assert called
+    assert (np.asarray(found) == [7, 0, 7]).all()  # what converged stays
 
 
 def test_axes_have_any_name_and_others_are_left_alone():
@@ -136,16 +120,6 @@ def test_axes_have_any_name_and_others_are_left_alone():
     assert_solved(a, np.asarray(found.x), b)
 
 
-def test_numbers_that_fit_no_float32_are_scaled_in_words():
-    a, x = conditioned(N, 1e3), noise(N, 3) * [1, 1e-100, 1]
-    for large in 1e200, 1e-200:
-        with devices():
-            refined = alone(a * large, a * large @ x)
-        assert refined.converged.all()
-        assert np.abs(refined.x / x - 1).max() < 1e-8
-        assert "since float32 has no room" in str(refined)
-
-
 def test_a_solver_that_takes_sixteen_bits_gets_what_is_left_around_one():
     """What is left falls to 1e-12, where the least float16 is 6e-8."""
     a, b = conditioned(N, 10), noise(N, 3)
@@ -162,32 +136,17 @@ def test_a_solver_that_takes_sixteen_bits_gets_what_is_left_around_one():
     assert_solved(a, found.x, b)
 
 
-def test_one_function_is_enough_for_a_hermitian_matrix_and_strict_promotion():
-    a, x = conditioned(N, 1e2, np.complex128), noise(N, 2)
-    a = a @ a.conj().T
-    with devices(), jax.numpy_dtype_promotion("strict"):
-        refined = jax.jit(lambda a, b: refine(a, b, dense, dense))(a, a @ x)
-        assert refined.converged.all()
-        assert "factors of complex64" in str(refined)
-        assert_solved(a, refined.x, a @ x)
-
-
-# ------------------------------------------------------------- what does not converge
-
-
-def test_nan_is_no_success():
+@pytest.mark.parametrize("where", [0, 1], ids=["a", "b"])
+def test_nan_is_no_success(where):
+    arrays = [conditioned(N, 1e2), noise(N, 3)]
+    arrays[where][3, 1] = np.nan
     with devices():
-        for where in 0, 1:
-            arrays = [conditioned(N, 1e2), noise(N, 3)]
-            arrays[where][3, 1] = np.nan
-            refined = with_fallback(*arrays)
-            assert not refined.converged[1]
-            assert refined.fell_back[1]
-            assert where == 0 or refined.converged[0]  # another b does not matter
-            assert where == 0 or not refined.fell_back[0]
-            assert where == 0 or np.isfinite(refined.x[:, 0]).all()
-            assert np.isnan(refined.x).any()
-            assert "x is not finite." in str(refined)
+        refined = with_fallback(*arrays)
+    good = [where == 1, False, where == 1]  # another b does not matter
+    assert refined.converged.tolist() == good
+    assert refined.fell_back.tolist() == np.logical_not(good).tolist()
+    assert np.isfinite(refined.x).all(0).tolist() == good
+    assert "x is not finite." in str(refined)
 
 
 def test_eight_bits_converge_for_small_condition_numbers_only():
@@ -205,9 +164,6 @@ def test_eight_bits_converge_for_small_condition_numbers_only():
     assert [bool(each.converged) for each in found] == [True, True, False]
     assert 5 < found[0].steps < found[1].steps <= 30
     assert found[2].steps < 10
-
-
-# ---------------------------------------------------------- derivatives, messages
 
 
 def test_derivatives_go_through_the_exact_solve():
@@ -243,9 +199,6 @@ def test_a_step_is_one_product():
     assert max(each.bytes for each in program.collectives) <= 8 * 32 * 2
 
 
-# --------------------------------------------------------------------- refusals
-
-
 def test_what_does_not_fit_is_refused_before_any_work():
     a, b, factor = np.eye(4), np.ones(4), lambda a: lambda b: b
     calls = [
@@ -265,32 +218,29 @@ def test_what_does_not_fit_is_refused_before_any_work():
                 function(*arguments)
 
 
-# ---------------------------------------------------- right-hand sides in blocks
-
-
 def test_sides_in_blocks_are_refined_and_stay_there():
     """Of matrices of many condition numbers, the last beyond factors of float32."""
     b = noise(24, 8)
     with devices((3, 2)):
-        run = jax.jit(lambda a, b: refine_blocks(a, b, gathered, gathered))
+        run = jax.jit(
+            lambda *v: refine_blocks(
+                *(place(each, BLOCKS) for each in v), gathered, gathered
+            )
+        )
         for c in 1e1, 1e5, 1e12:
             a = conditioned(24, c)
-            found = run(*(jax.device_put(v, BLOCKS) for v in (a, b)))
+            found = run(a, b)
             assert_solved(a, np.asarray(found.x), b, factor=8.0)
             assert np.all(found.converged) == (c < 1e8)
             assert (np.asarray(found.fell_back) == ~np.asarray(found.converged)).all()
             assert found.x.addressable_shards[0].data.shape == (8, 4)
             assert_agreed(found.converged, found.x)
-
-
-def test_one_column_with_nan_fails_alone_in_blocks():
-    a, b = conditioned(8, 1e3), noise(8, 4)
-    b[6, 1] = np.nan
-    with devices((4, 2)):
-        found = jax.jit(lambda a, b: refine_blocks(a, b, gathered))(a, b)
-        assert np.asarray(found.converged).tolist() == [True, False, True, True]
+        a, b[6, 1] = conditioned(24, 1e3), np.nan
+        found = run(a, b)
         assert_agreed(found.converged)
-    assert_solved(a, np.asarray(found.x)[:, [0, 2, 3]], b[:, [0, 2, 3]])
+    assert np.asarray(found.converged).tolist() == [i != 1 for i in range(8)]
+    good = np.delete(np.arange(8), 1)
+    assert_solved(a, np.asarray(found.x)[:, good], b[:, good])
 
 
 def test_derivatives_in_blocks_are_those_of_the_dense_solve():
@@ -300,20 +250,16 @@ def test_derivatives_in_blocks_are_those_of_the_dense_solve():
         return (jnp.abs(solve(a, b)) ** 2 * jnp.arange(1, 5)[None]).sum()
 
     ours = functools.partial(loss, lambda a, b: refine_blocks(a, b, gathered).x)
-
-    @jax.jit
-    def both_modes(a, b):
-        change = jax.jvp(ours, (a, b), (a, 3 * b))[1]
-        return jax.grad(ours, (0, 1))(a, b), change
-
     with devices((2, 2)):
-        found, changes = both_modes(a, b)
-    plain = jax.grad(functools.partial(loss, jnp.linalg.solve), (0, 1))
-    wanted = jax.jit(plain)(a, b)
+        both = jax.jit(
+            lambda *v: (jax.grad(ours, (0, 1))(*v), jax.jvp(ours, v, (v[0], 3 * v[1])))
+        )
+        found, (_, change) = both(a, b)
+    wanted = jax.grad(functools.partial(loss, jnp.linalg.solve), (0, 1))(a, b)
     for mine, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-10 * np.abs(theirs).max())
-    both = zip(wanted, (a, 3 * b), strict=True)
-    np.testing.assert_allclose(changes, sum((g * v).sum().real for g, v in both))
+    rise = (wanted[0] * a).sum() + (wanted[1] * 3 * b).sum()
+    np.testing.assert_allclose(change, rise.real)
 
 
 def test_no_device_holds_all_sides_of_refinement():
