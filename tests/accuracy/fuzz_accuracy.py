@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fuzzing import NUMBERS, Target, make_tests, numbers_only
+from accuracy.test_accuracy import assert_expected, multiplied
+from fuzzing import NUMBERS, Target, double, make_tests, numbers_only
 from hypothesis import strategies as st
 
 from examples import accuracy
@@ -38,36 +39,12 @@ def inverse(a, axes=()):
     if a.dtype not in NUMBERS:
         return Inverse(lambda b: b, axes)  # which is refused
     known = jax.jit(lambda a: jnp.linalg.inv(accuracy.place(a, jax.P())))(a)
-
-    def through(known):
-        return lambda b: known @ accuracy.place(b, jax.P())
-
-    return Inverse((through(known), through(known.conj().T)), axes)
+    return Inverse(multiplied(known), axes)
 
 
-def report(judge, axes=()):
-    """Return what gives the numbers of a report: a function of a, b and x."""
-    return lambda a, b, x: jax.tree.leaves(judge(a, b, x, inverse(a, axes)))
-
-
-def numbers(a, b, x):
-    """What NumPy says of them, and the true error in the place of its bound."""
-    scale = np.abs(a).max()
-    a, b = a / scale, b / scale
-    residual, size = np.abs(b - a @ x), np.abs(a) @ np.abs(x) + np.abs(b)
-    norm, largest = np.abs(a).sum(1).max(), np.abs(x).max(0)
-    backward = residual.max(0) / (norm * largest + np.abs(b).max(0))
-    error = np.abs(x - np.linalg.solve(a, b)).max(0) / largest
-    condition = norm * np.abs(np.linalg.inv(a)).sum(1).max()
-    return backward, (residual / size).max(0), error, condition
-
-
-def as_numpy_says(p, arrays, found, wanted):
+def as_numpy_says(p, arrays, report, wanted):
     """The backward errors are equal, the estimates near, and the error in its bound."""
-    for mine, truth in zip(found[:2], wanted[:2], strict=True):
-        np.testing.assert_allclose(mine, truth, rtol=1e-2)
-    assert (wanted[2] < 1.01 * np.asarray(found[2])).all()
-    near(p, arrays, found[3], wanted[3])
+    assert_expected(report, *map(double, arrays), 1e-2)
 
 
 def near(p, arrays, found, wanted):
@@ -75,49 +52,46 @@ def near(p, arrays, found, wanted):
     assert wanted / 3 < found < 1.01 * wanted
 
 
-ONLY = {
-    "specs": lambda p: (jax.P("x", "y"),),
-    "kinds": ("Auto", "Explicit"),  # meshes of both are refused, as by every module
-    "given": ("numpy", "jax", "sharded", "replicated"),
-}
+def target(name, call, reference, arrays=matrix, **options):
+    """Return the target of a function of numbers of this module."""
+    return Target(
+        name=f"accuracy.{name}",
+        arrays=arrays,
+        call=lambda p: call,
+        reference=numbers_only(reference),
+        specs=lambda p: (jax.P("x", "y"),),
+        kinds=("Auto", "Explicit"),  # meshes of both are refused, as by every module
+        given=("numpy", "jax", "sharded", "replicated"),
+        **{"parameters": equations} | options,
+    )
+
+
+WITHOUT_GRAD = "nothing", "jit", "vmap", "scan"  # derivatives are NaN
 TARGETS = (
-    Target(
-        name="accuracy.norm1",
-        parameters=equations,
-        arrays=matrix,
-        call=lambda p: accuracy.norm1,
-        reference=numbers_only(lambda a: np.linalg.norm(a, 1)),
-        **ONLY,
-    ),
-    Target(
-        name="accuracy.condition",
-        parameters=equations,
-        arrays=matrix,
-        call=lambda p: lambda a: accuracy.condition(a, inverse(a)),
-        reference=numbers_only(lambda a: np.linalg.cond(a / np.abs(a).max(), 1)),
+    target("norm1", accuracy.norm1, lambda a: np.linalg.norm(a, 1)),
+    target(
+        "condition",
+        lambda a: accuracy.condition(a, inverse(a)),
+        lambda a: np.linalg.cond(a / np.abs(a).max(), 1),
         check=near,
-        under=("nothing", "jit", "vmap", "scan"),  # its derivative is NaN
-        **ONLY,
+        under=WITHOUT_GRAD,
     ),
-    Target(
-        name="accuracy.assess",
-        parameters=equations,
-        arrays=both,
-        call=lambda p: report(accuracy.assess),
-        reference=numbers_only(numbers),
+    target(
+        "assess",
+        lambda a, b, x: accuracy.assess(a, b, x, inverse(a)),
+        lambda *arrays: arrays,
+        both,
         check=as_numpy_says,
-        under=("nothing", "jit", "vmap", "scan"),
-        **ONLY,
+        under=WITHOUT_GRAD,
     ),
-    Target(
-        name="accuracy.assess_blocks",
+    target(
+        "assess_blocks",
+        jax.jit(lambda *v: accuracy.assess_blocks(*v, inverse(v[0], ("x", "y")))),
+        lambda *arrays: arrays,
+        both,
         parameters=equations.filter(lambda p: p["k"]),
-        arrays=both,
-        call=lambda p: jax.jit(report(accuracy.assess_blocks, ("x", "y"))),
-        reference=numbers_only(numbers),
         check=as_numpy_says,
         under=("nothing", "jit"),
-        **ONLY,
     ),
 )
 
