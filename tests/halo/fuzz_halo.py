@@ -1,14 +1,17 @@
 """Stencils on a grid in blocks."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from fuzzing import GIVEN, NUMBERS, Target, dtypes, make_tests
+from halo.test_halo import BLOCKS, WRAP, march, windows
 from hypothesis import strategies as st
 
 from examples import halo
 
-BLOCKS = jax.P("x", "y")
+HEAT = *NUMBERS, "float16", "bfloat16"
 parameters = st.fixed_dictionaries(
     {
         "dtype": dtypes,
@@ -24,106 +27,79 @@ parameters = st.fixed_dictionaries(
 
 def fractions(p):
     """Heat is of fractions, and integers have no gradient to refuse."""
-    heat = (*NUMBERS, "float16", "bfloat16")
-    return p | ({} if p["dtype"] in heat else {"dtype": "float32"})
+    return p | ({} if p["dtype"] in HEAT else {"dtype": "float32"})
 
 
 def exact(p):
     """Ask for halos of no width of fractions only."""
-    inexact = jnp.issubdtype(p["dtype"], jnp.inexact)
-    width = p["width"] if inexact else min(max(p["width"], 1), p["n"], p["m"])
+    width = (
+        p["width"] if p["dtype"] in HEAT else min(max(p["width"], 1), p["n"], p["m"])
+    )
     return p | {"odd": 0, "width": width}
 
 
 def grid(p, random):
     """A grid of blocks [n, m], or one that cannot be cut."""
-    x, y = p["mesh"]["x"], p["mesh"]["y"]
-    shape = p["n"] * x + p["odd"], p["m"] * y, 2
+    shape = p["n"] * p["mesh"]["x"] + p["odd"], p["m"] * p["mesh"]["y"], 2
     return (random.normal(size=shape) @ [1, 1j],)
 
 
-def beyond(value):
-    """How to pad a grid: periodic, or with a value."""
-    return {"mode": "wrap"} if value is None else {"constant_values": value}
+def walls(p):
+    """What lies beyond the grid, of its type."""
+    value = np.asarray(p["value"]).astype(jnp.dtype(p["dtype"])).item()
+    return {"constant_values": value}
 
 
-def heat(u, p, value=None):
+def heat(p, u, **padding):
     """The heat equation, with the plain loop."""
-    if not jnp.issubdtype(p["dtype"], jnp.inexact) or p["steps"] < 0:
-        raise ValueError("no heat, or no steps")
-    for _ in range(p["steps"]):
-        v = np.pad(u, 1, **beyond(value))
-        sides = v[:-2, 1:-1] + v[2:, 1:-1] + v[1:-1, :-2] + v[1:-1, 2:]
-        u = u + 0.125 * (sides - 4 * u)
-    return u
+    if p["steps"] < 0:
+        raise ValueError("no steps")
+    return march(u, p["steps"], 0.125, **padding)
+
+
+def extended(p, u, axes=(0, 1), **padding):
+    """Every block with its halo, put side by side."""
+    mesh, width = (p["mesh"]["x"], p["mesh"]["y"]), p["width"]
+    if not 1 <= width <= min(u.shape[axis] // mesh[axis] for axis in axes):
+        raise ValueError("too narrow")
+    widths = [width * (axis in axes) for axis in (0, 1)]
+    return windows(u, mesh, widths, **padding)
 
 
 def fits(p):
-    """Say whether blocks can be cut, and their halos filled."""
-    x, width = p["mesh"]["x"], p["width"]
-    cut = not p["odd"] or x == 1
-    n = p["n"] + p["odd"]
-    return cut and 1 <= width <= min(n, p["m"]) and p["steps"] >= 0
+    """Return whether blocks can be cut, and their halos filled."""
+    cut = not p["odd"] or p["mesh"]["x"] == 1
+    return cut and 1 <= p["width"] <= min(p["n"], p["m"]) and p["steps"] >= 0
 
 
-def extended(p, u, axes=(0, 1), value=None):
-    """Every block with its halo, put side by side."""
-    counts = p["mesh"]["x"], p["mesh"]["y"]
-    width = p["width"]
-    sizes = [size // count for size, count in zip(u.shape, counts, strict=True)]
-    thinnest = min(sizes[axis] for axis in axes)
-    if (p["odd"] and counts[0] > 1) or not 1 <= width <= thinnest:
-        raise ValueError("too narrow")
-    more = [width * (axis in axes) for axis in (0, 1)]
-    whole = np.pad(u, [(each, each) for each in more], **beyond(value))
-    rows, columns = (
-        [slice(i * size, (i + 1) * size + 2 * each) for i in range(count)]
-        for size, count, each in zip(sizes, counts, more, strict=True)
-    )
-    return np.block([[whole[i, j] for j in columns] for i in rows])
-
-
-def block_level(name, f, reference):
-    """Return the target of a function of a block."""
-
-    def by_block(p):
-        def run(array):
-            halo.mesh_sizes("x", "y")  # or it refuses axes of two types
-            padded = jax.shard_map(
-                lambda block: f(block, p), in_specs=BLOCKS, out_specs=BLOCKS
-            )
-            return padded(halo.place(array, BLOCKS))
-
-        return jax.jit(run)
-
-    return Target(
-        name=f"halo.{name}",
-        parameters=parameters.map(exact),
-        arrays=grid,
-        call=by_block,
-        reference=reference,
-        specs=lambda p: (BLOCKS,),
-        plain=fits,
-        given=tuple(given for given in GIVEN if given != "list"),
-    )
-
-
-def stepping(name, call, reference):
+def target(name, call, reference, adapt=fractions, **options):
     """Return the target of a function of a grid."""
     return Target(
         name=f"halo.{name}",
-        parameters=parameters.map(fractions),
+        parameters=parameters.map(adapt),
         arrays=grid,
         call=call,
         reference=reference,
         specs=lambda p: (BLOCKS,),
         plain=fits,
+        **options,
     )
 
 
-def value(p):
-    """What lies beyond the grid, of its type."""
-    return np.asarray(p["value"]).astype(jnp.dtype(p["dtype"])).item()
+def block_level(name, f, reference):
+    """Return the target of a function of a block."""
+
+    def call(p):
+        @jax.jit
+        def run(array):
+            halo.mesh_sizes("x", "y")  # or it refuses axes of two types
+            padded = jax.shard_map(partial(f, p), in_specs=BLOCKS, out_specs=BLOCKS)
+            return padded(halo.place(array, BLOCKS))
+
+        return run
+
+    given = tuple(given for given in GIVEN if given != "list")
+    return target(name, call, reference, exact, given=given)
 
 
 REFUSALS = (
@@ -137,29 +113,33 @@ REFUSALS = (
 TARGETS = (
     block_level(
         "exchange",
-        lambda b, p: halo.exchange(b, "y", 1, p["width"]),
-        lambda p, u: extended(p, u, (1,)),
+        lambda p, block: halo.exchange(block, "y", 1, p["width"]),
+        lambda p, u: extended(p, u, (1,), **WRAP),
     ),
     block_level(
         "exchange_open",
-        lambda b, p: halo.exchange_open(b, "x", -2, p["width"], p["value"]),
-        lambda p, u: extended(p, u, (0,), value(p)),
+        lambda p, block: halo.exchange_open(block, "x", -2, p["width"], p["value"]),
+        lambda p, u: extended(p, u, (0,), **walls(p)),
     ),
-    block_level("surround", lambda b, p: halo.surround(b, p["width"]), extended),
+    block_level(
+        "surround",
+        lambda p, block: halo.surround(block, p["width"]),
+        lambda p, u: extended(p, u, **WRAP),
+    ),
     block_level(
         "surround_open",
-        lambda b, p: halo.surround_open(b, p["width"], p["value"]),
-        lambda p, u: extended(p, u, (0, 1), value(p)),
+        lambda p, block: halo.surround_open(block, p["width"], p["value"]),
+        lambda p, u: extended(p, u, **walls(p)),
     ),
-    stepping(
+    target(
         "diffuse",
         lambda p: lambda u: halo.diffuse(u, p["steps"], 0.125, p["width"]),
-        lambda p, u: heat(u, p),
+        lambda p, u: heat(p, u, **WRAP),
     ),
-    stepping(
+    target(
         "diffuse_open",
         lambda p: lambda u: halo.diffuse_open(u, p["steps"], 0.125, p["value"]),
-        lambda p, u: heat(u, p, p["value"]),
+        lambda p, u: heat(p, u, **walls(p)),
     ),
 )
 
