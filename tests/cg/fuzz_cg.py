@@ -1,18 +1,20 @@
 """Conjugate gradients and Lanczos, with diagonal matrices; inside `shard_map`."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fuzzing import FLOATS, NUMBERS, Target, dtypes, make_tests
+from fuzzing import FLOATS, NUMBERS, Target, dtypes, is_inexact, make_tests
 from halo.fuzz_halo import REFUSALS
 from hypothesis import strategies as st
 
 from examples import cg, halo
 
 HALVES = "float16", "bfloat16"
-WHOLE = jax.P(("x", "y"))
+AXES = "x", "y"
+WHOLE = jax.P(AXES)
 
 anything = st.fixed_dictionaries(
     {
@@ -32,15 +34,26 @@ def system(p, random):
     return 1 + 2 * random.random(n) + 0j, b
 
 
-def by_blocks(f, outs):
-    """Return the program that runs f on blocks of vectors, laid out first."""
+def by_blocks(f, outs=WHOLE):
+    """Return what makes the program of f(p, d, b) on blocks, laid out first."""
 
-    def run(*arrays):
-        halo.mesh_sizes("x", "y")  # what lays the vectors out refuses axes of two types
-        mapped = jax.shard_map(f, in_specs=(WHOLE,) * len(arrays), out_specs=outs)
+    def run(p, *arrays):
+        halo.mesh_sizes(*AXES)  # what lays the vectors out refuses axes of two types
+        mapped = jax.shard_map(partial(f, p), in_specs=(WHOLE, WHOLE), out_specs=outs)
         return mapped(*(halo.place(array, WHOLE) for array in arrays))
 
-    return jax.jit(run)
+    return lambda p: jax.jit(partial(run, p))
+
+
+def answer(function, allowed):
+    """Return the reference of a function of a diagonal and a vector, of these types."""
+
+    def reference(p, d, b):
+        if p["dtype"] not in allowed:
+            raise ValueError("no numbers for it")
+        return function(d.real, b)
+
+    return reference
 
 
 def stop(dtype):
@@ -50,36 +63,16 @@ def stop(dtype):
     return cg.Stop(max(1e-6, 30 * float(jnp.finfo(dtype).eps)), 60)
 
 
-def solve(p):
+def solve(p, d, b):
     """The solution by `cg`, one step at a time."""
-
-    def run(d, b):
-        d = d.real.astype(b.dtype)
-        return cg.cg(lambda v: d * v, b, ("x", "y"), stop=stop(b.dtype)).x
-
-    return by_blocks(run, WHOLE)
+    d = d.real.astype(b.dtype)
+    return cg.cg(lambda v: d * v, b, AXES, stop=stop(b.dtype)).x
 
 
-def solve_by_steps(p):
+def solve_by_steps(p, d, b):
     """The solution by `s_step_cg`, of a matrix with eigenvalues up to 1."""
-
-    def run(d, b):
-        powers = cg.powers_of(lambda v: d / 3 * v)
-        scaled = b / 3 if jnp.issubdtype(b.dtype, jnp.inexact) else b
-        return cg.s_step_cg(powers, scaled, ("x", "y"), p["s"], stop(b.dtype)).x
-
-    return by_blocks(run, WHOLE)
-
-
-def solved(allowed):
-    """The solution, where the type has one."""
-
-    def reference(p, d, b):
-        if p["dtype"] not in allowed:
-            raise ValueError("no numbers for it")
-        return b / d.real
-
-    return reference
+    powers, b = cg.powers_of(lambda v: d / 3 * v), b / 3 if is_inexact(b) else b
+    return cg.s_step_cg(powers, b, AXES, p["s"], stop(b.dtype)).x
 
 
 def near(p, arrays, result, expected):
@@ -89,19 +82,13 @@ def near(p, arrays, result, expected):
     assert error <= 30 * stop(dtype).tol * np.linalg.norm(expected)
 
 
-def first(p):
+def first(p, d, v):
     """The first number on the diagonal of the matrix of Lanczos."""
-
-    def run(d, v):
-        return cg.lanczos(lambda u: d * u, v, ("x", "y"), 1)[0]
-
-    return by_blocks(run, jax.P())
+    return cg.lanczos(lambda u: d * u, v, AXES, 1)[0]
 
 
-def quotient(p, d, v):
-    """The quotient of Rayleigh."""
-    if p["dtype"] not in (*NUMBERS, *HALVES):
-        raise ValueError("no numbers for it")
+def quotient(d, v):
+    """The quotient of Rayleigh, which is this number."""
     v = v / np.abs(v).max()
     return np.array([np.vdot(v, d * v).real / np.vdot(v, v).real])
 
@@ -110,31 +97,27 @@ SOLVER = Target(
     name="cg.cg",
     parameters=anything,
     arrays=system,
-    call=solve,
-    reference=solved((*NUMBERS, *HALVES)),
+    call=by_blocks(solve),
+    reference=answer(lambda d, b: b / d, (*NUMBERS, *HALVES)),
     specs=lambda p: (WHOLE, WHOLE),
     check=near,
     given=("numpy", "jax", "sharded", "replicated"),  # blocks are no lists
     under=("nothing", "jit", "scan"),
 )
-
-TARGETS = (
+BY_STEPS = replace(
     SOLVER,
-    replace(
-        SOLVER,
-        name="cg.s_step_cg",
-        call=solve_by_steps,
-        reference=solved((*FLOATS, *HALVES)),
-    ),
-    replace(
-        SOLVER,
-        name="cg.lanczos",
-        call=first,
-        reference=quotient,
-        check=None,
-        under=("nothing", "jit"),
-        rounding=1e3,
-    ),
+    name="cg.s_step_cg",
+    call=by_blocks(solve_by_steps),
+    reference=answer(lambda d, b: b / d, (*FLOATS, *HALVES)),
+)
+LANCZOS = replace(
+    SOLVER,
+    name="cg.lanczos",
+    call=by_blocks(first, jax.P()),
+    reference=answer(quotient, (*NUMBERS, *HALVES)),
+    check=None,
+    under=("nothing", "jit"),
+    rounding=1e3,
 )
 
-test_cases, test_draws = make_tests(TARGETS, REFUSALS)
+test_cases, test_draws = make_tests((SOLVER, BY_STEPS, LANCZOS), REFUSALS)
