@@ -1,5 +1,7 @@
 """Fourier transforms of fields and planes, there and back."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,23 +10,21 @@ from hypothesis import strategies as st
 
 from examples import fft
 
-NORMS = None, "backward", "ortho", "forward"
-KEYS = {"dtype": dtypes, "norm": st.sampled_from(NORMS)}
-KEYS |= dict.fromkeys(("i", "j", "k"), sizes)
-KEYS |= {"over": st.sampled_from([None, "x", "y", ("y", "x")])}
-anything = st.fixed_dictionaries(KEYS)
-reals = {**KEYS, "dtype": dtypes.filter(lambda name: not name.startswith("complex"))}
-real = {"parameters": st.fixed_dictionaries(reals)}
+keys = {"dtype": dtypes, "norm": st.sampled_from(fft.NORMS)}
+keys |= dict.fromkeys("ijk", sizes)
+keys |= {"over": st.sampled_from([None, "x", "y", ("y", "x")])}
+anything = st.fixed_dictionaries(keys)
+real = anything.filter(lambda p: not p["dtype"].startswith("complex"))
 
 
-def shape(p, rank):
+def shape(p, rank=3):
     """The sizes of a field or a plane, whatever they are."""
     return tuple(p[name] for name in "ijk"[:rank])
 
 
-def numbers(rank):
-    """The array of a case, complex."""
-    return lambda p, random: (random.normal(size=(*shape(p, rank), 2)) @ [1, 1j],)
+def options(p):
+    """The options of a transform."""
+    return {"norm": p["norm"], "over": p["over"]}
 
 
 def inside(answer, sizes):
@@ -34,59 +34,63 @@ def inside(answer, sizes):
     return answer[tuple(slice(size) for size in sizes)]
 
 
-def of_array(name, rank, call, reference, **options):
-    """The target of a function of one array."""
-    specs = (jax.P("x", "y") if rank == 3 else jax.P("x"),)
+def target(name, rank, call, reference, parameters=anything, **more):
+    """The target of a function of one array, whose answers zeros may follow."""
+
+    def run(p):
+        cut = partial(inside, sizes=shape(p, rank))
+        return lambda a: jax.tree.map(cut, call(a, p))
+
+    def arrays(p, random):
+        return (random.normal(size=(*shape(p, rank), 2)) @ [1, 1j],)
+
+    spec = jax.P("x", "y") if rank == 3 else jax.P("x")
+    more = {"arrays": arrays} | more
     return Target(
         name=f"fft.{name}",
-        arrays=numbers(rank),
-        call=call,
+        parameters=parameters,
+        call=run,
         reference=reference,
-        specs=lambda p: specs,
-        **{"parameters": anything, **options},
+        specs=lambda p: (spec,),
+        **more,
     )
 
 
 def one(name, rank):
-    """The target of a transform that NumPy has; zeros may follow."""
-
-    def reference(p, a):
-        return getattr(np.fft, name)(a.astype(complex), norm=p["norm"])
-
-    def call(p):
-        sizes = shape(p, rank)
-        transform = getattr(fft, name)
-        return lambda a: inside(transform(a, norm=p["norm"], over=p["over"]), sizes)
-
-    return of_array(name, rank, call, reference)
+    """The target of a transform that NumPy has."""
+    ours, theirs = getattr(fft, name), getattr(np.fft, name)
+    return target(
+        name,
+        rank,
+        lambda a, p: ours(a, **options(p)),
+        lambda p, a: theirs(a.astype(complex), norm=p["norm"]),
+    )
 
 
-def pair(there, back, rank, **more):
+def pair(there, back, rank, parameters=anything):
     """The target of a transform and its inverse, which leave what was there."""
+    go, home = getattr(fft, there), getattr(fft, back)
 
-    def call(p):
-        options = {"norm": p["norm"], "over": p["over"]}
-        go, home = getattr(fft, there), getattr(fft, back)
-        sizes = shape(p, rank)
-        return lambda a: inside(home(go(a, **options), sizes, **options), sizes)
+    def call(a, p):
+        return home(go(a, **options(p)), shape(p, rank), **options(p))
 
-    return of_array(there, rank, call, lambda p, a: a * 1.0, **more)
+    return target(there, rank, call, lambda p, a: a * 1.0, parameters)
 
 
-def equation(p):
-    """A field whose spectrum is that of another, divided by what is never 0."""
+def symbol(*waves):
+    """The symbol of an equation, never 0."""
+    return 1 + sum(wave**2 for wave in waves)
 
-    def symbol(*waves):
-        return 1 + sum(wave**2 for wave in waves)
 
-    sizes = shape(p, 3)
-    return lambda f: inside(fft.solve_in_spectrum(f, symbol, over=p["over"]), sizes)
+def waves_of(sizes):
+    """The wave numbers of a spectrum of these sizes, by NumPy."""
+    waves = (np.fft.fftfreq(n, 1 / n).round() for n in sizes)
+    return np.meshgrid(*waves, indexing="ij")
 
 
 def solution(p, f):
-    """The same in NumPy."""
-    waves = np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in f.shape), indexing="ij")
-    answer = np.fft.ifftn(np.fft.fftn(f) / (1 + sum(wave**2 for wave in waves)))
+    """The field whose spectrum is that of f, divided by the symbol, by NumPy."""
+    answer = np.fft.ifftn(np.fft.fftn(f) / symbol(*waves_of(f.shape)))
     return answer if np.iscomplexobj(f) else answer.real
 
 
@@ -95,45 +99,11 @@ def same(block, axis):
     return block
 
 
-def flipped(p):
+def flip(a, p):
     """Turn the first axis around on the way there, and the last on the way back."""
-
-    def call(a):
-        there = fft.along_axes(a, (jnp.flip, same, same), over=p["over"])
-        each = same, same, jnp.flip
-        home = fft.along_axes_back(there, each, shape(p, 3), over=p["over"])
-        return inside(home, shape(p, 3))
-
-    return call
-
-
-def grid(name):
-    """The target of what is known of a spectrum without any array."""
-
-    def reference(p, zero):
-        if name == "mask":
-            return [np.ones(shape(p, 3), bool)]
-        waves = [np.fft.fftfreq(n, 1 / n).round() for n in shape(p, 3)]
-        return np.meshgrid(*waves, indexing="ij")
-
-    def call(p):
-        def run(zero):
-            sizes = shape(p, 3)
-            found = getattr(fft, name)(sizes, over=p["over"])
-            found = found if name == "wave_numbers" else [found]
-            full = np.broadcast_shapes(*(each.shape for each in found))
-            return [inside(np.broadcast_to(each, full), sizes) for each in found]
-
-        return run
-
-    return Target(
-        name=f"fft.{name}",
-        parameters=anything,
-        arrays=lambda p, random: (np.zeros(()),),
-        call=call,
-        reference=reference,
-        under=("nothing",),
-    )
+    there = fft.along_axes(a, (jnp.flip, same, same), over=p["over"])
+    each = same, same, jnp.flip
+    return fft.along_axes_back(there, each, shape(p), over=p["over"])
 
 
 REFUSALS = (
@@ -142,6 +112,8 @@ REFUSALS = (
     # XLA:CPU fails at an FFT of axes of one number, in a loop, in another order of axes
     "{}fft_thunk.cc:168) LayoutUtil::IsMonotonicWithDim0Major{}",
 )
+NO_ARRAY = {"arrays": lambda p, random: (np.zeros(()),)}
+NO_ARRAY |= {"given": ("numpy",), "under": ("nothing",)}
 
 TARGETS = (
     one("fftn", 3),
@@ -149,13 +121,32 @@ TARGETS = (
     one("fft2", 2),
     one("ifft2", 2),
     pair("fftn_transposed", "ifftn_transposed", 3),
-    pair("rfftn", "irfftn", 3, **real),
-    pair("rfftn_transposed", "irfftn_transposed", 3, **real),
-    pair("rfft2", "irfft2", 2, **real),
-    of_array("solve_in_spectrum", 3, equation, solution),
-    of_array("along_axes", 3, flipped, lambda p, a: 1.0 * a[::-1, :, ::-1]),
-    grid("mask"),
-    grid("wave_numbers"),
+    pair("rfftn", "irfftn", 3, real),
+    pair("rfftn_transposed", "irfftn_transposed", 3, real),
+    pair("rfft2", "irfft2", 2, real),
+    target(
+        "solve_in_spectrum",
+        3,
+        lambda a, p: fft.solve_in_spectrum(a, symbol, over=p["over"]),
+        solution,
+    ),
+    target("along_axes", 3, flip, lambda p, a: 1.0 * a[::-1, :, ::-1]),
+    target(
+        "mask",
+        3,
+        lambda zero, p: fft.mask(shape(p), over=p["over"]),
+        lambda p, zero: np.ones(shape(p), bool),
+        **NO_ARRAY,
+    ),
+    target(
+        "wave_numbers",
+        3,
+        lambda zero, p: jnp.broadcast_arrays(
+            *fft.wave_numbers(shape(p), over=p["over"])
+        ),
+        lambda p, zero: waves_of(shape(p)),
+        **NO_ARRAY,
+    ),
 )
 
 test_cases, test_draws = make_tests(TARGETS, REFUSALS)
