@@ -80,7 +80,7 @@ def on_hosts(*counts):
 # ------------------------------------------------------------------- names and words
 
 
-def test_what_names_no_machine_is_refused_in_words():
+def test_what_names_no_machine_is_refused():
     for name in "H100", "v5p:2x2x", 8:
         with pytest.raises(ValueError, match=r"pass one of .*'h100'.*v5e:4x4"):
             described(name)
@@ -111,18 +111,16 @@ def test_a_missing_compiler_is_an_error_with_the_line_to_type(
     monkeypatch, name, system, machine, words
 ):
     """Elsewhere than on Linux with x86_64, in a container."""
-    monkeypatch.setattr(machines.importlib.util, "find_spec", lambda name: None)
+
+    def find_spec(name):
+        if "." in name:  # a package that is missing as a whole
+            raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(machines.importlib.util, "find_spec", find_spec)
     monkeypatch.setattr(machines.platform, "system", lambda: system)
     monkeypatch.setattr(machines.platform, "machine", lambda: machine)
     with pytest.raises(ModuleNotFoundError, match=words):
         described(name)
-
-
-def test_a_package_that_is_missing_as_a_whole_is_not_installed():
-    """Then `find_spec` raises."""
-    with pytest.raises(ModuleNotFoundError, match="pip install a==1"):
-        machines._check_installed("no_such_package.inside", "a==1")
-    machines._check_installed("jax.numpy", "nothing")
 
 
 # ------------------------------------------------------------- what compilers are asked
@@ -181,7 +179,6 @@ def test_gpus_differ_in_their_numbers():
         assert "%" not in text
     assert "major: 10 }" in targets["b200"]
     assert "device_memory_size: 151397597184 " in targets["h200"]
-    assert targets["h200"].endswith('_str: "NVIDIA H200 141GB HBM3e"')
 
 
 # ------------------------------------------------------------------------- their meshes
