@@ -1,12 +1,9 @@
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import each_week
 from jax.sharding import AxisType
-from on_devices import devices
+from on_devices import devices, on
 
 from examples.communication import measure
 from examples.trees import (
@@ -18,6 +15,7 @@ from examples.trees import (
     specs_by_path,
 )
 
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 P = jax.P
 RULES = [
     (r"embed", P("x")),
@@ -27,14 +25,7 @@ RULES = [
 ]
 
 
-@pytest.fixture(
-    params=[
-        ((2, 4), AxisType.Explicit),
-        ((4, 2), AxisType.Auto),
-        each_week(((1, 1), AxisType.Explicit)),
-    ],
-    ids=str,
-)
+@pytest.fixture(params=[((2, 4), EXPLICIT), ((4, 2), AUTO)], ids=str)
 def mesh(request):
     """A mesh in context, of either type of axes."""
     with devices(*request.param):
@@ -67,13 +58,15 @@ def tree():
     return jax.tree.map(np.asarray, init(jax.random.key(0)))
 
 
-def check_layout(tree, specs):
+def assert_laid_out(tree, specs, expected):
+    """Fail unless a tree lies by these specs, and has these numbers."""
     mesh = jax.sharding.get_mesh()
 
-    def look(x, spec):
+    def look(x, spec, wanted):
         assert x.sharding.is_equivalent_to(jax.NamedSharding(mesh, spec), x.ndim)
+        np.testing.assert_allclose(x, wanted, rtol=1e-6)
 
-    jax.tree.map(look, tree, specs)
+    jax.tree.map(look, tree, specs, expected)
 
 
 def test_a_batch_lies_along_its_first_axis_and_scalars_are_copied(mesh):
@@ -81,9 +74,7 @@ def test_a_batch_lies_along_its_first_axis_and_scalars_are_copied(mesh):
     specs = batch_specs(batch, "x")
     assert specs == {"image": P("x"), "rate": P()}
     assert batch_specs(batch, ("x", "y"))["image"] == P(("x", "y"))
-    placed = shard_tree(batch, specs)
-    check_layout(placed, specs)
-    jax.tree.map(np.testing.assert_array_equal, placed, batch)
+    assert_laid_out(shard_tree(batch, specs), specs, batch)
 
 
 def test_the_rule_that_fits_decides_by_the_end_of_the_path(mesh):
@@ -111,41 +102,13 @@ def test_a_pattern_fits_whole_parts_at_the_end(pattern, name, expected):
     assert fits(pattern, name) is expected
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
-        ([("w|embed|step", P())], "no rule fits momentum/layers/0/b: add one"),
-        ([(".*", P()), ("b", P("x"))], "for momentum/layers/0/b contradict each"),
-        ([(".*", P()), ("bias", P())], "'bias' fits the end of no path"),
-        ([(".*", "x")], r"\('.\*', 'x'\) is no rule"),
-        (["xy"], "'xy' is no rule"),
-        ([("(", P())], r"'\(' is no regular expression"),
-    ],
-)
-def test_rules_that_cannot_be_meant_are_refused(ring, rules, message):
-    with pytest.raises(ValueError, match=message):
-        specs_by_path(shapes(), rules)
-
-
 def test_a_tree_laid_out_or_made_in_its_place_has_values_and_layout(mesh, tree):
     specs = specs_by_path(shapes(), RULES)
-    placed = shard_tree(tree, specs)
-    check_layout(placed, specs)
-    jax.tree.map(np.testing.assert_array_equal, placed, tree)
-    made = sharded_init(init, specs)(jax.random.key(0))
-    check_layout(made, specs)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), made, tree)
+    assert_laid_out(shard_tree(tree, specs), specs, tree)
+    assert_laid_out(sharded_init(init, specs)(jax.random.key(0)), specs, tree)
 
 
-def test_one_spec_serves_a_whole_branch(mesh):
-    tree = {"a": [np.ones((8, 2)), np.ones(16)], "b": np.ones(8)}
-    placed = shard_tree(tree, {"a": P("x"), "b": P()})
-    check_layout(placed, {"a": [P("x"), P("x")], "b": P()})
-    made = sharded_init(lambda: [jnp.ones(8), jnp.ones((16, 2))], P("x"))()
-    check_layout(made, [P("x"), P("x")])
-
-
-@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+@pytest.mark.parametrize("kind", [EXPLICIT, AUTO])
 def test_no_device_ever_holds_a_tree_made_in_its_place(kind):
     def big(key):
         w = jax.random.normal(key, (1024, 256))
@@ -159,82 +122,81 @@ def test_no_device_ever_holds_a_tree_made_in_its_place(kind):
     assert program.temporaries < 4 * part
 
 
-def test_bytes_of_an_uneven_load_are_the_largest():
+def test_bytes_of_an_uneven_load_are_the_largest(ring):
+    """They need no array."""
     first, second = jax.devices()[:2]
     tree = [jax.device_put(np.ones(4, np.float32), d) for d in (first, second, second)]
     assert bytes_per_device(tree) == 32
     assert bytes_per_device([]) == 0
-
-
-def test_bytes_need_no_array(ring):
-    split = jax.NamedSharding(jax.sharding.get_mesh(), P("x"))
+    split = on(jax.sharding.get_mesh(), "x")
     planned = [jax.ShapeDtypeStruct((16, 4), jnp.bfloat16, sharding=split)]
     assert bytes_per_device(planned) == 2 * 4 * 2
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (P("x", None), r"a/1 has rank 1: P\('x', None\) is too long for it"),
-        (P("z"), r"a/1: P\('z',\) names \['z'\], not in \['x'\]"),
-        (P("x"), r"a/1 has shape \(13,\): P\('x',\) cuts 13 in 8"),
-        (P(("x", "x")), r"a/1: P\(\('x', 'x'\),\) names \['x'\] twice"),
-        (P(P.UNCONSTRAINED), r"a/1: .* does not say where each element belongs"),
-    ],
-    ids=["long", "unknown", "indivisible", "twice", "unconstrained"],
-)
-def test_a_spec_that_does_not_fit_is_refused_by_name(ring, spec, message):
-    tree = {"a": [np.ones(8), np.ones(13)]}
-    with pytest.raises(ValueError, match=message):
-        shard_tree(tree, {"a": [P(), spec]})
-    with pytest.raises(ValueError, match=message):
-        specs_by_path(tree, [("a/1", spec), ("a/0", P())])
-
-
-@pytest.mark.parametrize(
-    ("kinds", "spec"),
-    [(("Auto", "Explicit"), P("x", "y")), (("Explicit", "Auto"), P("y"))],
+    ("kinds", "spec"), [((AUTO, EXPLICIT), P("x", "y")), ((EXPLICIT, AUTO), P("y"))]
 )
 def test_axes_of_two_types_serve_as_well(kinds, spec):
-    types = tuple(AxisType[kind] for kind in kinds)
-    with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"), types)):
-        make = sharded_init(lambda n: {"w": n[None] * jnp.ones((8, 16))}, spec)
-        made, laid = make(n=jnp.arange(16.0)), shard_tree(np.ones((8, 16)), spec)
-        check_layout([made["w"], laid], [spec, spec])
-        np.testing.assert_array_equal(made["w"], np.arange(16) * np.ones((8, 16)))
+    rows = np.arange(16) * np.ones((8, 16))
+    with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"), kinds)):
+        make = sharded_init(lambda n: n[None] * jnp.ones((8, 16)), spec)
+        made, laid = make(n=jnp.arange(16.0)), shard_tree(rows, spec)
+        assert_laid_out([made, laid], [spec, spec], [rows, rows])
         with pytest.raises(ValueError, match="cuts an axis by axes of two types"):
             sharded_init(init, P(("x", "y")))
 
 
-def test_what_cannot_be_made_is_refused_by_name(ring):
-    for specs, message in (
-        (P("z"), r"the array: P\('z',\) names \['z'\]"),
-        ({"b": P()}, "the specs are no prefix of the tree"),
-        ({"a": "x"}, "a: 'x' is no spec"),
-        ({"a": P("x")}, r"a has shape \(13,\): P\('x',\) cuts 13 in 8"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            sharded_init(lambda: {"a": jnp.ones(13)}, specs)()
-    with pytest.raises(ValueError, match="the specs are no prefix of the tree"):
-        shard_tree({"a": np.ones(8)}, {"b": P()})
-    with pytest.raises(ValueError, match="a/0 is no number: 'word'"):
-        shard_tree({"a": ["word"]}, P())
-    with pytest.raises(ValueError, match="is traced: call shard_tree outside jit"):
-        jax.jit(lambda a: shard_tree(a, P("x")))(np.ones(8))
+# ------------------------------------------------------------------- what is refused
+
+W, TREE = {"w": np.ones(8)}, {"a": [np.ones(8), np.ones(13)]}
 
 
-def test_without_a_mesh_or_a_device_it_says_so():
-    for call in (
-        lambda: shard_tree(np.ones(8), P()),
-        lambda: sharded_init(lambda: jnp.ones(8), P()),
-        lambda: specs_by_path({"w": np.ones(8)}, [("w", P())]),
-    ):
+def rules(*pairs):
+    return lambda: specs_by_path(shapes(), pairs)
+
+
+def laid_out(tree, specs):
+    return lambda: shard_tree(tree, specs)
+
+
+def made(specs):
+    def call():
+        return sharded_init(lambda: {"a": jnp.ones(13)}, specs)()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (rules(("w|embed|step", P())), "no rule fits momentum/layers/0/b: add one"),
+        (rules((".*", P()), ("b", P("x"))), "for momentum/layers/0/b contradict each"),
+        (rules((".*", P()), ("bias", P())), "'bias' fits the end of no path"),
+        (rules((".*", "x")), r"\('.\*', 'x'\) is no rule"),
+        (rules("xy"), "'xy' is no rule"),
+        (rules(("(", P())), r"'\(' is no regular expression"),
+        (laid_out(TREE, P("x", None)), r"a/0 has rank 1: P\('x', None\) is too long"),
+        (laid_out(TREE, P("z")), r"a/0: P\('z',\) names \['z'\], not in \['x'\]"),
+        (laid_out(TREE, P("x")), r"a/1 has shape \(13,\): P\('x',\) cuts 13 in 8"),
+        (laid_out(TREE, P(("x", "x"))), r"P\(\('x', 'x'\),\) names \['x'\] twice"),
+        (laid_out(TREE, P(P.UNCONSTRAINED)), "does not say where each element belongs"),
+        (laid_out(W, {"b": P()}), "the specs are no prefix of the tree"),
+        (laid_out({"a": ["word"]}, P()), "a/0 is no number: 'word'"),
+        (
+            lambda: jax.jit(lambda a: shard_tree(a, P("x")))(np.ones(8)),
+            "is traced: call shard_tree outside jit",
+        ),
+        (made(P("x")), r"a has shape \(13,\): P\('x',\) cuts 13 in 8"),
+        (made({"a": "x"}), "a: 'x' is no spec"),
+        (lambda: bytes_per_device(W), "w lies on no device"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(ring, call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_without_a_mesh_nothing_is_laid_out():
+    for call in laid_out(W, P()), made(P()), lambda: specs_by_path(W, [("w", P())]):
         with pytest.raises(ValueError, match="no mesh in context"):
             call()
-    with pytest.raises(ValueError, match="w lies on no device"):
-        bytes_per_device({"w": np.ones(8)})
-
-
-def test_small_floats_of_numpy_are_numbers(ring):
-    half = np.ones(16, jnp.bfloat16)
-    assert bytes_per_device(shard_tree({"w": half}, P("x"))) == 4
