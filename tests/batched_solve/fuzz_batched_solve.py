@@ -70,50 +70,49 @@ REFUSALS = (
     "a {} and b {} are no system: pass [n, n] and [n]",
 )
 
-TARGETS = (
-    Target(
-        name="batched_solve.solve_batch",
-        parameters=parameters,
-        arrays=systems,
-        call=lambda p: batched_solve.solve_batch,
-        reference=solutions,
-        specs=lambda p: (BATCH, BATCH),
+
+def target(name, call, reference, arrays=systems, **options):
+    """Return the target of a function of a batch."""
+    return Target(
+        name=f"batched_solve.{name}",
+        arrays=arrays,
+        call=call,
+        reference=reference,
         axes=("batch",),
+        **{"parameters": parameters, "specs": lambda p: (BATCH,) * 2} | options,
+    )
+
+
+TARGETS = (
+    target(
+        "solve_batch",
+        lambda p: batched_solve.solve_batch,
+        solutions,
         differentiate=(0, 1),
     ),
-    Target(
-        name="batched_solve.residuals",
-        parameters=parameters,
-        arrays=lambda p, random: (*systems(p, random), systems(p, random)[1]),
-        call=lambda p: batched_solve.residuals,
-        reference=lambda p, a, x, b: np.linalg.norm(
-            np.einsum("bij,bj->bi", *map(np.asarray, (a + 0.0, x + 0.0))) - b, axis=-1
+    target(
+        "residuals",
+        lambda p: batched_solve.residuals,
+        lambda p, a, x, b: np.linalg.norm(
+            ((a + 0.0) @ x[..., None])[..., 0] - b, axis=-1
         ),
+        lambda p, random: (*systems(p, random), systems(p, random)[1]),
         specs=lambda p: (BATCH,) * 3,
-        axes=("batch",),
         differentiate=(0, 1, 2),
     ),
-    Target(
-        name="batched_solve.conjugate_gradients",
+    target(
+        "conjugate_gradients",
+        iterate,
+        solutions,
+        definite,
         parameters=proper,
-        arrays=definite,
-        call=iterate,
-        reference=solutions,
-        specs=lambda p: (BATCH, BATCH),
         plain=lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
         check=solved,
-        axes=("batch",),
         differentiate=(0, 1),
         rounding=1e4,
     ),
-    Target(
-        name="batched_solve.pad_systems",
-        parameters=parameters,
-        arrays=systems,
-        call=lambda p: batched_solve.pad_systems,
-        reference=padded,
-        axes=("batch",),
-        under=("nothing",),
+    target(
+        "pad_systems", lambda p: batched_solve.pad_systems, padded, under=("nothing",)
     ),
 )
 

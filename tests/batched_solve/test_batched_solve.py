@@ -7,7 +7,7 @@ import numpy as np
 import on_devices
 import pytest
 from jax.sharding import AxisType
-from on_devices import noise
+from on_devices import assert_close, noise
 
 from examples.batched_solve import (
     conjugate_gradients,
@@ -54,10 +54,15 @@ def is_split(x, axis):
     return x.sharding.is_equivalent_to(wanted, x.ndim)
 
 
-def run_and_count(f, *arrays):
-    """Return what a function returns, and its messages: of one program."""
+def run_silently(f, *arrays):
+    """Return what a function returns; fail if its program sends messages."""
     program = jax.jit(f).lower(*arrays).compile()
-    return program(*arrays), measure(program).counts
+    assert measure(program).counts == {}
+    return program(*arrays)
+
+
+def assert_solved(x, a, b):
+    np.testing.assert_allclose(x, exact(a, b), rtol=1e-3, atol=1e-3)
 
 
 @each_layout
@@ -68,21 +73,13 @@ def test_every_way_solves_as_numpy_does_and_sends_nothing(shape, axis, kind):
     ways = solve_batch, independently(jnp.linalg.solve, axis), lambda a, b: cg(a, b)[0]
     with devices(shape, kind):
         for way in ways:
-            x, messages = run_and_count(way, *put((a, b), axis))
-            np.testing.assert_allclose(x, exact(a, b), rtol=1e-3, atol=1e-3)
+            x = run_silently(way, *put((a, b), axis))
+            assert_solved(x, a, b)
             assert is_split(x, axis)
-            assert messages == {}
-
-
-def test_the_residual_is_that_of_numpy_and_stays_where_it_is():
-    a, b = systems(8, np.complex64)
-    x = b[::-1].copy()
-    wanted = np.linalg.norm((a @ x[..., None])[..., 0] - b, axis=1)
-    with devices():
-        found, messages = run_and_count(residuals, *put((a, x, b)))
-        np.testing.assert_allclose(found, wanted, rtol=1e-4)
-        assert is_split(found, "batch")
-        assert messages == {}
+        far = run_silently(residuals, *put((a, b, b[::-1]), axis))
+        assert is_split(far, axis)
+    wanted = np.linalg.norm((a @ b[..., None])[..., 0] - b[::-1], axis=1)
+    np.testing.assert_allclose(far, wanted, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +98,9 @@ def test_the_gradients_are_those_of_the_solution_and_send_nothing(kind, dtype):
             def loss(a, b, way=way):
                 return (weights * jnp.abs(way(a, b)) ** 2).sum()
 
-            (da, db), messages = run_and_count(jax.grad(loss, (0, 1)), *arrays)
-            assert messages == {}
-            scale = np.abs(w).max()
-            np.testing.assert_allclose(db / scale, w / scale, atol=1e-3)
-            outer = -w[:, :, None] * x[:, None]
-            scale = np.abs(outer).max()
-            np.testing.assert_allclose(da / scale, outer / scale, atol=1e-3)
+            da, db = run_silently(jax.grad(loss, (0, 1)), *arrays)
+            assert_close(db, w, 1e-4)
+            assert_close(da, -w[:, :, None] * x[:, None], 1e-4)
             assert is_split(da, "batch")
 
 
@@ -135,15 +128,14 @@ def test_a_tolerance_holds_and_a_tighter_one_takes_more_iterations():
     a, b = systems()
     with devices():
         arrays = put((a, b))
-        plain, small = (CG(*put((a, scale * b)))[1] for scale in (1, 2.0**-10))
-        np.testing.assert_array_equal(plain, small)
         taken = []
         for tolerance in (1e-1, 1e-3):
             solve = partial(conjugate_gradients, tolerance=tolerance)
             x, turns = independently(solve)(*arrays)
             far = np.asarray(residuals(arrays[0], x, arrays[1]))
-            assert (far <= 1.1 * tolerance * np.linalg.norm(b, axis=1)).all()
-            assert (far[1:] > 1e-3 * tolerance * np.linalg.norm(b[1:], axis=1)).all()
+            far = far / np.linalg.norm(b, axis=1) / tolerance
+            assert (far <= 1.1).all()
+            assert (far[1:] > 1e-3).all()
             taken.append(np.asarray(turns))
     assert (taken[0][1:] < taken[1][1:]).all()
 
@@ -157,9 +149,7 @@ def test_numbers_whose_squares_do_not_fit_are_solved_and_judged(scale):
         x, turns = CG(*put((a, b)))
         far = np.asarray(residuals(*put((a, 0 * b, b))))
     assert (np.asarray(turns) > 0).all()
-    np.testing.assert_allclose(
-        np.asarray(x) / scale, exact(a, b / scale), rtol=1e-3, atol=1e-3
-    )
+    assert_solved(np.asarray(x) / scale, a, b / scale)
     np.testing.assert_allclose(far / scale, np.linalg.norm(b / scale, axis=1), 1e-5)
 
 
@@ -174,24 +164,9 @@ def test_no_number_is_not_taken_for_a_solution():
 def test_arguments_can_be_shared_by_all_problems():
     a, b = systems(24)
     with devices(kind=AUTO):
-        one = independently(jnp.linalg.solve, shared=1)
-        x = one(a[0], b)
-        np.testing.assert_allclose(x, exact(a[:1], b), rtol=1e-3, atol=1e-3)
+        x = independently(jnp.linalg.solve, shared=1)(a[0], b)
+        assert_solved(x, a[:1], b)
         assert is_split(x, "batch")
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "tolerance", "complaint"),
-    [
-        (np.eye(3), np.ones(4), 1e-5, r"a \(3, 3\) and b \(4,\) are no system"),
-        (np.eye(3), [1.0] * 3, 1e-5, "and b list are no system"),
-        (np.eye(3), np.ones(3), -1.0, "a tolerance of -1.0: take a number"),
-        (np.eye(3), np.ones(3), math.nan, "a tolerance of nan: take a number"),
-    ],
-)
-def test_one_system_and_its_tolerance_are_checked(a, b, tolerance, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        conjugate_gradients(a, b, tolerance)
 
 
 def test_a_system_without_a_solution_ends_at_the_limit():
@@ -209,58 +184,41 @@ def test_padding_appends_systems_that_are_solved_at_once(shape, axis, kind):
     cg = independently(conjugate_gradients, axis)
     with devices(shape, kind):
         c, d = pad_systems(a, b, axis)
-        sizes = dict(zip("xy", shape, strict=True))
-        count = math.prod(sizes[name] for name in axis)
-        assert len(c) == -(-13 // count) * count
+        assert len(c) == 16
         assert is_split(c, axis)
         assert is_split(d, axis)
-        np.testing.assert_array_equal(np.asarray(c)[:13], a)
-        np.testing.assert_array_equal(np.asarray(d)[:13], b)
         x, turns = cg(c, d)
         assert (np.asarray(turns)[13:] == 0).all()
-        for solved in map(np.asarray, (x, solve_batch(c, d))):
-            np.testing.assert_allclose(solved[:13], exact(a, b), rtol=1e-3, atol=1e-3)
-            assert (solved[13:] == 0).all()
+        for each in map(np.asarray, (x, solve_batch(c, d))):
+            assert_solved(each[:13], a, b)
+            assert (each[13:] == 0).all()
 
 
-def test_trees_of_arrays_are_served():
-    with devices():
-        [x] = put([np.arange(16, dtype=np.float32)])
-        out = independently(lambda pair: {"sum": pair["a"] + pair["b"]})(
-            {"a": x, "b": 2 * x}
-        )
-        np.testing.assert_array_equal(out["sum"], 3 * np.arange(16))
-
-
-def test_every_array_must_divide_and_have_a_batch():
-    a, b = systems(8)
-    with devices():
-        with pytest.raises(ValueError, match=r"of 7, shape \(7, 16\), .* pad it to 8"):
-            LU(a, b[:7])
-        with pytest.raises(ValueError, match=r"of 13, .* into 8 parts: pad it to 16"):
-            LU(*systems(13))
-        with pytest.raises(ValueError, match=r"shape \(\), cannot"):
-            LU(a, np.float32(1))
-
-
-def test_a_mesh_without_the_axis_is_refused():
-    with pytest.raises(ValueError, match=r"no mesh axis \['batch'\] in context"):
-        LU(*systems())
-    with devices((4, 2)), pytest.raises(ValueError, match=r"no mesh axis \['z'\]"):
-        pad_systems(*systems(), axis=("x", "z"))
+A, B = systems(8)
 
 
 @pytest.mark.parametrize(
-    ("a", "b"),
+    ("call", "words"),
     [
-        ((8, 16, 15), (8, 16)),
-        ((8, 16, 16), (7, 16)),
-        ((16, 16), (16,)),
-        ((16, 16, 16), (16, 16, 1)),
+        (lambda: LU(A, B[:7]), r"of 7, shape \(7, 16\), .* pad it to 8"),
+        (lambda: LU(*systems(13)), r"of 13, .* into 8 parts: pad it to 16"),
+        (lambda: LU(A, np.float32(1)), r"shape \(\), cannot"),
+        (lambda: pad_systems(A, B, axis=("batch", "z")), r"no mesh axis \['z'\]"),
+        (lambda: conjugate_gradients(A[0], B[0, 1:]), r"b \(15,\) are no system"),
+        (lambda: conjugate_gradients(A[0], [1.0]), "and b list are no system"),
+        (lambda: conjugate_gradients(A[0], B[0], -1.0), "a tolerance of -1.0: take a"),
+        (lambda: conjugate_gradients(A[0], B[0], math.nan), "a tolerance of nan: take"),
     ],
 )
+def test_one_system_or_a_batch_that_does_not_fit_is_refused(call, words):
+    with devices(), pytest.raises(ValueError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(A[..., 1:], B), (A, B[1:]), (A[0], B[0]), (A, B[..., None])]
+)
 def test_what_is_no_batch_of_systems_is_refused(a, b):
-    a, b = np.zeros(a, np.float32), np.zeros(b, np.float32)
     with devices():
         for refused in (solve_batch, pad_systems, lambda a, b: residuals(a, b, b)):
             with pytest.raises(ValueError, match="are no batch of systems"):
