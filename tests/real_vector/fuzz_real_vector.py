@@ -4,22 +4,10 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-from fuzzing import Target, dtypes, make_tests
-from hypothesis import strategies as st
+from four_steps.fuzz_four_steps import inside, parameters
+from fuzzing import Target, make_tests
 
 from examples import real_vector
-
-KEYS = {
-    "dtype": dtypes,
-    "norm": st.sampled_from([None, "backward", "ortho", "forward"]),
-    "n": st.integers(1, 300),
-    "over": st.sampled_from([None, "x", "y", ("y", "x")]),
-}
-
-
-def numbers(p, random):
-    """The vector of a case."""
-    return (random.normal(size=p["n"]),)
 
 
 def one(p):
@@ -50,13 +38,6 @@ def both(p):
     return call
 
 
-def inside(answer, n):
-    """What a vector has without the zeros that fill it up."""
-    if jax.sharding.get_abstract_mesh().explicit_axes:
-        answer = jax.reshard(answer, jax.P())  # JAX slices what is cut, evenly only
-    return answer[:n]
-
-
 def refuse(p):
     """Raise ValueError for a size that devices cannot share."""
     n = p["n"]
@@ -82,19 +63,14 @@ def filtered(p, a):
 
 SPECTRUM = Target(
     name="real_vector.rfft",
-    parameters=st.fixed_dictionaries(KEYS),
-    arrays=numbers,
+    parameters=parameters,
+    arrays=lambda p, random: (random.normal(size=p["n"]),),
     call=one,
     reference=half,
     specs=lambda p: (jax.P(("x", "y")),),
     kinds=("Auto", "Explicit"),
     given=("numpy", "jax", "sharded", "replicated"),
 )
-TARGETS = (
-    SPECTRUM,
-    replace(
-        SPECTRUM, name="real_vector.rfft_transposed", call=both, reference=filtered
-    ),
-)
+ROWS = {"name": "real_vector.rfft_transposed", "call": both, "reference": filtered}
 
-test_cases, test_draws = make_tests(TARGETS)
+test_cases, test_draws = make_tests((SPECTRUM, replace(SPECTRUM, **ROWS)))
