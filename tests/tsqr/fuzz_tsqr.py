@@ -2,23 +2,19 @@
 
 import jax
 import numpy as np
-from fuzzing import NUMBERS, Target, make_tests
+from fuzzing import NUMBERS, Target, make_tests, numbers_only
 from hypothesis import strategies as st
 
 from examples import tsqr
 
 inexact = st.sampled_from([*NUMBERS, "float16", "bfloat16"])  # others have no gradient
-AXES = "x", "y", ["x"], ["y", "x"], ["x", "y"]
-
-tall = st.fixed_dictionaries(
-    {
-        "dtype": inexact,
-        "m": st.integers(1, 40),
-        "k": st.integers(1, 5),
-        "axis": st.sampled_from(AXES),
-        "sides": st.integers(0, 2),
-    }
-)
+KEYS = {
+    "dtype": inexact,
+    "m": st.integers(1, 40),
+    "k": st.integers(1, 5),
+    "axis": st.sampled_from(["x", "y", ["x"], ["y", "x"], ["x", "y"]]),
+    "sides": st.integers(0, 2),
+}
 
 
 def matrix(p, random):
@@ -32,29 +28,42 @@ def both(p, random):
     return *matrix(p, random), random.normal(size=(*shape, 2)) @ [1, 1j]
 
 
-def checked(p):
-    """Raise ValueError for what has no answer."""
-    if p["m"] < p["k"] or p["dtype"] not in NUMBERS:
-        raise ValueError("not tall, or no numbers for it")
+def of_tall(function):
+    """The reference of a function of a tall matrix."""
+
+    def answer(a, *more):
+        if len(a) < a.shape[1]:
+            raise ValueError("not tall")
+        return function(a, *more)
+
+    return numbers_only(answer)
 
 
-def least(p, a, b):
-    """The solution of least squares, of a tall matrix."""
-    checked(p)
-    return np.linalg.lstsq(a, b)[0]
-
-
-def factors(p, a):
+def factors(a):
     """Q and R, with a diagonal of R that is not negative."""
-    checked(p)
     q, r = np.linalg.qr(a)
     sign = np.sign(np.diag(r).real)
     return q * sign, r * sign[:, None]
 
 
-def rows(p):
-    """The spec of what lies by rows."""
-    return jax.P(p["axis"] if isinstance(p["axis"], str) else tuple(p["axis"]))
+def target(name, arrays, reference, **more):
+    """The target of a function whose arguments all lie by rows."""
+
+    def specs(p):
+        axis = p["axis"]
+        rows = jax.P(axis if isinstance(axis, str) else tuple(axis))
+        return (rows, rows) if arrays == both else (rows,)
+
+    return Target(
+        name=f"tsqr.{name}",
+        parameters=st.fixed_dictionaries(KEYS),
+        arrays=arrays,
+        call=lambda p: lambda *arrays: getattr(tsqr, name)(*arrays, p["axis"]),
+        reference=of_tall(reference),
+        specs=specs,
+        rounding=1e5,
+        **more,
+    )
 
 
 REFUSALS = (
@@ -63,25 +72,8 @@ REFUSALS = (
 )
 
 TARGETS = (
-    Target(
-        name="tsqr.qr",
-        parameters=tall,
-        arrays=matrix,
-        call=lambda p: lambda a: tsqr.qr(a, p["axis"]),
-        reference=factors,
-        specs=lambda p: (rows(p),),
-        rounding=1e5,
-    ),
-    Target(
-        name="tsqr.lstsq",
-        parameters=tall,
-        arrays=both,
-        call=lambda p: lambda a, b: tsqr.lstsq(a, b, p["axis"]),
-        reference=least,
-        specs=lambda p: (rows(p), rows(p)),
-        differentiate=(0, 1),
-        rounding=1e5,
-    ),
+    target("qr", matrix, factors),
+    target("lstsq", both, lambda a, b: np.linalg.lstsq(a, b)[0], differentiate=(0, 1)),
 )
 
 test_cases, test_draws = make_tests(TARGETS, REFUSALS)
