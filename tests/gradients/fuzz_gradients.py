@@ -57,29 +57,27 @@ REFUSALS = (
     " weights that are 0 for those you added",
 )
 
-common = {
-    "parameters": parameters,
-    "reference": mean,
-    "plain": lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
-    "check": rounded,
-    "axes": ("batch",),
-    "given": ("numpy", "jax", "sharded", "replicated"),
-}
-TARGETS = (
-    Target(
-        name="gradients.accumulate",
+
+def target(name, arrays, cut):
+    """The target of a function of a loss, parameters, examples and weights."""
+    function = getattr(gradients, name)
+    return Target(
+        name=f"gradients.{name}",
+        parameters=parameters,
         arrays=arrays,
-        call=lambda p: lambda *a: gradients.accumulate(loss, *a),
-        specs=lambda p: (jax.P(), jax.P(None, "batch"), jax.P(None, "batch")),
-        **common,
-    ),
-    Target(
-        name="gradients.value_and_grad",
-        arrays=one,
-        call=lambda p: lambda *a: gradients.value_and_grad(loss, *a),
-        specs=lambda p: (jax.P(), jax.P("batch"), jax.P("batch")),
-        **common,
-    ),
+        call=lambda p: lambda *a: function(loss, *a),
+        reference=mean,
+        specs=lambda p: (jax.P(), cut, cut),
+        plain=lambda p: not p["odd"] or p["mesh"]["batch"] == 1,
+        check=rounded,
+        axes=("batch",),
+        given=("numpy", "jax", "sharded", "replicated"),
+    )
+
+
+TARGETS = (
+    target("accumulate", arrays, jax.P(None, "batch")),
+    target("value_and_grad", one, jax.P("batch")),
 )
 
 test_cases, test_draws = make_tests(TARGETS, REFUSALS)

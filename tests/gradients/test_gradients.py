@@ -8,7 +8,7 @@ import on_devices
 import pytest
 from cases import each_week
 from jax.sharding import AxisType
-from on_devices import as_double, noise
+from on_devices import noise
 
 from examples.communication import measure
 from examples.gradients import accumulate, value_and_grad
@@ -29,14 +29,12 @@ def network(dtype=jnp.float32):
 
 def examples(*shape):
     """Return inputs and targets, [.., 6] and [.., 4]."""
-    x, y = noise(*shape, 6, seed=7), noise(*shape, 4, seed=8)
-    return np.float32(x), np.float32(y)
+    return tuple(noise(*shape, n, dtype=np.float32, seed=n) for n in (6, 4))
 
 
 def chance(*shape):
     """Return random weights, a few of them zero."""
-    weights = np.random.default_rng(9).uniform(-0.2, 1, shape)
-    return np.maximum(weights, 0).astype(np.float32)
+    return np.maximum(noise(*shape, dtype=np.float32, seed=9) + 1, 0)
 
 
 def squares(params, block):
@@ -46,17 +44,12 @@ def squares(params, block):
 
 
 def truth(params, batch, weights=None):
-    """Return the mean loss and its gradient in NumPy, in double precision."""
-    w, b, v = (as_double(params[name]) for name in "wbv")
-    x, y = (as_double(array).reshape(-1, array.shape[-1]) for array in batch)
-    scale = np.ones(len(x)) if weights is None else as_double(weights).reshape(-1)
-    scale = scale / scale.sum()
-    h = np.tanh(x @ w + b)
-    error = h @ v - y
-    back = 2 * scale[:, None] * error.conj()  # JAX's gradient is the conjugate
-    deeper = back @ v.T * (1 - h**2)
-    gradient = {"w": x.T @ deeper, "b": deeper.sum(0), "v": h.T @ back}
-    return scale @ np.square(np.abs(error)).sum(-1), gradient
+    """Return the mean loss and its gradient on one device, in single precision."""
+    params = jax.tree.map(lambda leaf: leaf * np.float32(1), jax.device_get(params))
+    batch = [part.reshape(-1, part.shape[-1]) for part in batch]
+    weights = None if weights is None else weights.ravel()
+    mean = jax.value_and_grad(lambda p: jnp.average(squares(p, batch), weights=weights))
+    return mean(params)
 
 
 def assert_close(answer, expected, eps=1e-6):
@@ -67,62 +60,43 @@ def place(tree, *spec):
     return jax.device_put(tree, jax.P(*spec))
 
 
-def step(params, batches, weights=None, axis="batch"):
-    return accumulate(squares, params, batches, weights, axis)
+def step(*given, axis="batch"):
+    return accumulate(squares, *given, axis=axis)
 
 
-def sent(size, words):
+def compiled(f, *given):
+    """Return what a function makes of its arguments, and the compiled program."""
+    run = jax.jit(f).lower(*given).compile()
+    return run(*given), measure(run)
+
+
+def sent(size, words=N + 2):
     """Return the bytes that one device sends to sum `words` float32 over `size`."""
     return 2 * (size - 1) * 4 * words // size
 
 
 @pytest.mark.parametrize(
-    ("mesh", "kind"),
+    ("mesh", "kind", "axis", "size"),
     [
-        ((2, 4), AUTO),
-        ((3, 2), EXPLICIT),
-        each_week((1, 1), EXPLICIT),
-        each_week((1, 8), EXPLICIT),
+        ((2, 4), AUTO, "batch", 2),
+        ((3, 2), EXPLICIT, ("model", "batch"), 6),
+        ((2, 4), EXPLICIT, "model", 4),
+        each_week((1, 1), EXPLICIT, "batch", 1),
+        each_week((1, 8), EXPLICIT, "batch", 1),
     ],
 )
-def test_a_gradient_of_weighted_examples_is_one_all_reduce(mesh, kind):
-    """However many microbatches; the copies are equal on every device."""
+def test_a_gradient_of_weighted_examples_is_one_all_reduce(mesh, kind, axis, size):
+    """However many microbatches, with 64 bits, too; equal on every device."""
     batches, weights = examples(5, 24), chance(5, 24)
-    with devices(mesh, kind):
-        given = place(network()), *place((batches, weights), None, "batch")
-        run = jax.jit(step).lower(*given).compile()
-        value, gradient = run(*given)
-        assert_close((value, gradient), truth(given[0], batches, weights))
-        on_devices.assert_agreed(*gradient.values())
-        assert all(leaf.sharding.is_fully_replicated for leaf in gradient.values())
-    program = measure(run)
-    assert program.counts == ({"all-reduce": 1} if mesh[0] > 1 else {})
-    assert program.sent == sent(mesh[0], N + 2)
-
-
-@pytest.mark.parametrize("axis", [("model", "batch"), "model"])
-def test_any_axes_may_split_the_batch(axis):
-    batches = examples(2, 24)
-    with devices((2, 4)):
-        given = place(network()), place(batches, None, axis)
-        run = jax.jit(partial(step, axis=axis)).lower(*given).compile()
-        assert_close(run(*given), truth(given[0], batches))
-    program = measure(run)
-    assert program.counts == {"all-reduce": 1}
-    assert program.sent == sent(4 if axis == "model" else 8, N + 2)
-
-
-def test_one_batch_is_one_microbatch():
-    batch, weights = examples(24), chance(24)
-    with devices((8, 1)):
-        params = place(network())
-        placed = place((batch, weights), "batch")
-        run = jax.jit(partial(value_and_grad, squares)).lower(params, *placed).compile()
-        assert_close(run(params, *placed), truth(params, batch, weights))
-        assert_close(value_and_grad(squares, params, placed[0]), truth(params, batch))
-    program = measure(run)
-    assert program.counts == {"all-reduce": 1}
-    assert program.sent == sent(8, N + 2)
+    with jax.enable_x64(True), devices(mesh, kind):
+        given = place(network()), *place((batches, weights), None, axis)
+        answer, program = compiled(partial(step, axis=axis), *given)
+        assert_close(answer, truth(given[0], batches, weights))
+        leaves = answer[1].values()
+        on_devices.assert_agreed(*leaves)
+        assert all(leaf.sharding.is_fully_replicated for leaf in leaves)
+    assert program.counts == ({"all-reduce": 1} if size > 1 else {})
+    assert program.sent == sent(size)
 
 
 @pytest.mark.parametrize(
@@ -134,16 +108,13 @@ def test_a_gradient_has_the_type_of_its_parameters(dtype, operands):
     batches = examples(3, 24)
     with devices((8, 1)):
         given = place(network(dtype)), place(batches, None, "batch")
-        run = jax.jit(step).lower(*given).compile()
-        value, gradient = run(*given)
+        (value, gradient), program = compiled(step, *given)
         assert value.dtype == jnp.float32
         assert {leaf.dtype for leaf in gradient.values()} == {jnp.dtype(dtype)}
-        assert_close(
-            (value, gradient), truth(given[0], batches), max(jnp.finfo(dtype).eps, 1e-5)
-        )
-    found = measure(run).collectives
-    assert {each.kind for each in found} == {"all-reduce"}
-    assert sorted(each.bytes for each in found) == operands
+        eps = max(jnp.finfo(dtype).eps, 1e-5)
+        assert_close((value, gradient), truth(given[0], batches), eps)
+    assert {each.kind for each in program.collectives} == {"all-reduce"}
+    assert sorted(each.bytes for each in program.collectives) == operands
 
 
 def test_narrow_types_are_added_up_in_float32():
@@ -160,115 +131,75 @@ def test_gradients_lie_where_the_parameters_do(kind):
     with devices((4, 2), kind), jax.numpy_dtype_promotion("strict"):
         params = jax.device_put(network(), SPLIT)
         given = params, place(batches, None, "batch")
-        run = jax.jit(step).lower(*given).compile()
-        value, gradient = run(*given)
+        (value, gradient), program = compiled(step, *given)
         assert_close((value, gradient), truth(params, batches))
         for name, leaf in params.items():
             assert gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
         assert value.sharding.is_fully_replicated
-    program = measure(run)
     [reduction] = [one for one in program.collectives if one.axes == ("batch",)]
     assert reduction.bytes == 4 * ((8 * 6 + 8 + 8 * 4) // 2 + 2)
     assert reduction.times == 1
 
 
-def test_with_64_bits_it_is_still_one_all_reduce():
-    with jax.enable_x64(True), devices((8, 1)):
-        placed = place(examples(2, 24), None, "batch")
-        program = measure(step, place(network()), placed)
-    assert program.counts == {"all-reduce": 1}
-    assert program.sent == sent(8, N + 2)
+@pytest.mark.parametrize(
+    ("dtype", "mesh", "kind"),
+    [(jnp.float32, (8, 1), EXPLICIT), (jnp.bfloat16, (4, 2), AUTO)],
+)
+def test_the_gradient_can_be_differentiated_again(dtype, mesh, kind):
+    """XLA:CPU aborts over an all-reduce of bfloat16 beside an Auto axis."""
+    batch, params = examples(24), network(dtype)
+    wide = jax.tree.map(np.float32, params)
+
+    def ours(params):
+        return value_and_grad(squares, params, place(batch, "batch"))[1]
+
+    def plain(params):
+        return jax.grad(lambda params: squares(params, batch).mean())(params)
+
+    def forward(slope, params):
+        return jax.jvp(slope, (params,), (params,))[1]
+
+    def backward(slope, params):
+        return jax.vjp(slope, params)[1](params)[0]
+
+    with devices(mesh, kind):
+        for derivative in forward, backward:
+            found, program = compiled(partial(derivative, ours), place(params))
+            expected = jax.jit(partial(derivative, plain))(wide)
+            assert_close(found, expected, float(jnp.finfo(dtype).eps))
+            assert derivative == backward or program.counts == {"all-reduce": 1}
 
 
-def test_the_gradient_can_be_differentiated_again():
-    batch = examples(24)
-    with devices((8, 1)):
-        params, placed = place(network()), place(batch, "batch")
-        vector = jax.tree.map(jnp.ones_like, params)
-
-        def slope(params):
-            return value_and_grad(squares, params, placed)[1]
-
-        def plain(params):
-            return jax.grad(lambda params: squares(params, placed).mean())(params)
-
-        def curve(slope, p, v):
-            return jax.jvp(slope, (p,), (v,))[1]
-
-        @jax.jit(static_argnums=0)
-        def both(slope, p, v):
-            def square(p):
-                return sum((g**2).sum() for g in jax.tree.leaves(slope(p)))
-
-            return curve(slope, p, v), jax.grad(square)(p)
-
-        assert_close(both(slope, params, vector), both(plain, params, vector))
-        forward = measure(partial(curve, slope), params, vector)
-    assert forward.counts == {"all-reduce": 1}
+def mean_of(x=24, y=24, loss=squares, **params):
+    """Call the module with so many inputs and targets, and some other parameters."""
+    batch = np.ones((x, 6), np.float32), np.ones((y, 4), np.float32)
+    return value_and_grad(loss, place(network()) | params, batch)
 
 
-def test_second_derivatives_of_halves_beside_an_auto_axis():
-    """XLA:CPU aborts over an all-reduce of bfloat16 there."""
-    batch, found = examples(24), []
-    for sizes, dtype in ((4, 2), jnp.bfloat16), ((1, 1), jnp.float32):
-        with devices(sizes, AUTO):
-            halves = network(jnp.bfloat16).items()
-            params = {name: x.astype(dtype) for name, x in halves}
-
-            def curve(params):
-                slope = value_and_grad(squares, params, batch)[1]
-                return sum((g.astype("f4") ** 2).sum() for g in jax.tree.leaves(slope))
-
-            found.append(jax.tree.map(np.asarray, jax.jit(jax.grad(curve))(params)))
-    assert_close(*found, eps=float(jnp.finfo(jnp.bfloat16).eps) / 2)
+CUT = np.ones((8, 3), np.float32)
+EACH = "the loss of 3 examples has shape {}: return one number for each"
 
 
 @pytest.mark.parametrize(
-    ("shapes", "complaint"),
+    ("call", "words"),
     [
-        ([(30, 6), (30, 4)], "a batch of 30 cannot be cut into 8 parts: pad it to 32"),
-        ([(24, 6), (16, 4)], r"begin with \[\(1, 16\), \(1, 24\)\] are no batches"),
-        ([(24, 6), (24, 4), (8,)], "must have the same number of microbatches, and"),
-        ([(), (24, 4)], r"begin with \[\(1,\), \(1, 24\)\] are no batches"),
-        ([(0, 6), (0, 4)], r"begin with \[\(1, 0\)\] are no batches"),
+        (lambda: mean_of(30, 30), "of 30 cannot be cut into 8 parts: pad it to 32"),
+        (lambda: mean_of(24, 16), r"begin with \[\(1, 16\), \(1, 24\)\] are no bat"),
+        (lambda: mean_of(0, 0), r"begin with \[\(1, 0\)\] are no batches"),
+        (
+            lambda: value_and_grad(squares, network(), examples(24), np.ones(8)),
+            "must have the same number of microbatches, and",
+        ),
+        (lambda: mean_of(w=place(CUT, "batch")), r"'w'\] is float32\[8@batch,3\]"),
+        (lambda: mean_of(w=CUT.astype(int)), r"is int32\[8,3\]: pass floating-point"),
+        (lambda: mean_of(loss=lambda *a: squares(*a).mean()), EACH.format(r"\(\)")),
+        (lambda: mean_of(loss=lambda *a: (squares(*a), 1)), EACH.format("tuple")),
+        (
+            lambda: value_and_grad(squares, network(), examples(24), axis="rows"),
+            r"no mesh axis \['rows'\] in context",
+        ),
     ],
 )
-def test_what_is_no_batch_is_refused(shapes, complaint):
-    x, y, *weights = (np.ones(shape, np.float32) for shape in shapes)
-    with devices((8, 1)), pytest.raises(ValueError, match=complaint):
-        value_and_grad(squares, network(), (x, y), *weights)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "spec", "complaint"),
-    [
-        (np.float32, ["batch"], r"params\['w'\] is float32\[8@batch,3\]: pass"),
-        (np.int32, [], r"is int32\[8,3\]: pass floating-point or complex numbers"),
-    ],
-)
-def test_parameters_that_no_gradient_fits_are_refused(dtype, spec, complaint):
-    with devices((8, 1)):
-        params = {**place(network()), "w": place(np.ones((8, 3), dtype), *spec)}
-        with pytest.raises(ValueError, match=complaint):
-            value_and_grad(squares, params, place(examples(24), "batch"))
-
-
-@pytest.mark.parametrize(
-    ("loss", "shape"),
-    [
-        (lambda *args: squares(*args).mean(), r"\(\)"),
-        (lambda *args: (squares(*args), 1), "tuple"),
-    ],
-    ids=["mean already", "something beside it"],
-)
-def test_a_loss_that_is_no_number_for_each_is_refused(loss, shape):
-    complaint = f"the loss of 3 examples has shape {shape}: return one number for each"
-    with devices((8, 1)), pytest.raises(ValueError, match=complaint):
-        value_and_grad(loss, place(network()), place(examples(24), "batch"))
-
-
-def test_a_mesh_without_the_axis_is_refused():
-    with pytest.raises(ValueError, match=r"no mesh axis \['batch'\] in context"):
-        value_and_grad(squares, network(), examples(24))
-    with devices((8, 1)), pytest.raises(ValueError, match=r"no mesh axis \['rows'\]"):
-        value_and_grad(squares, network(), examples(24), axis="rows")
+def test_what_has_no_mean_gradient_is_refused(call, words):
+    with devices((8, 1)), pytest.raises(ValueError, match=words):
+        call()
