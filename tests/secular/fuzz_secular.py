@@ -6,13 +6,11 @@ from hypothesis import strategies as st
 
 from examples import secular
 
-shapes = st.fixed_dictionaries(
-    {
-        "dtype": st.sampled_from([*FLOATS, "float16", "complex64"]),
-        "n": st.integers(1, 40),
-        "axis": st.sampled_from(["x", ["y"], ["x", "y"], ["y", "x"]]),
-    }
-)
+KEYS = {
+    "dtype": st.sampled_from([*FLOATS, "float16", "complex64"]),
+    "n": st.integers(1, 40),
+    "axis": st.sampled_from(["x", ["y"], ["x", "y"], ["y", "x"]]),
+}
 
 
 def numbers(p, random):
@@ -37,28 +35,24 @@ def is_solved(p, arrays, result, expected):
     assert np.abs(w - expected).max() <= size * np.abs(t).sum(1).max()
 
 
-how = {
-    "parameters": shapes,
-    "arrays": numbers,
-    "reference": values,
-    "kinds": ("Auto", "Explicit"),
-    "given": ("numpy", "jax", "replicated"),
-    "under": ("nothing", "jit", "vmap", "scan"),  # derivatives are those of eigh
-}
+def target(name, **more):
+    """The target of a function of a diagonal and a subdiagonal."""
+    return Target(
+        name=f"secular.{name}",
+        parameters=st.fixed_dictionaries(KEYS),
+        arrays=numbers,
+        call=lambda p: lambda d, e: getattr(secular, name)(d, e, p["axis"]),
+        reference=values,
+        kinds=("Auto", "Explicit"),
+        given=("numpy", "jax", "replicated"),
+        under=("nothing", "jit", "vmap", "scan"),  # derivatives are those of eigh
+        **more,
+    )
+
 
 TARGETS = (
-    Target(
-        name="secular.eigh_tridiagonal",
-        call=lambda p: lambda d, e: secular.eigh_tridiagonal(d, e, p["axis"]),
-        check=is_solved,
-        **how,
-    ),
-    Target(
-        name="secular.eigvalsh_tridiagonal",
-        call=lambda p: lambda d, e: secular.eigvalsh_tridiagonal(d, e, p["axis"]),
-        rounding=1e4,
-        **how,
-    ),
+    target("eigh_tridiagonal", check=is_solved),
+    target("eigvalsh_tridiagonal", rounding=1e4),
 )
 
 test_cases, test_draws = make_tests(TARGETS)
