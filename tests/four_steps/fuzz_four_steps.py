@@ -7,19 +7,14 @@ from hypothesis import strategies as st
 
 from examples import four_steps
 
-NORMS = None, "backward", "ortho", "forward"
-KEYS = {
-    "dtype": dtypes,
-    "norm": st.sampled_from(NORMS),
-    "n": st.integers(1, 300),
-    "over": st.sampled_from([None, "x", "y", ("y", "x")]),
-}
-anything = st.fixed_dictionaries(KEYS)
-
-
-def numbers(p, random):
-    """The vector of a case, complex."""
-    return (random.normal(size=(p["n"], 2)) @ [1, 1j],)
+parameters = st.fixed_dictionaries(
+    {
+        "dtype": dtypes,
+        "norm": st.sampled_from([None, "backward", "ortho", "forward"]),
+        "n": st.integers(1, 300),
+        "over": st.sampled_from([None, "x", "y", ("y", "x")]),
+    }
+)
 
 
 def inside(answer, n):
@@ -33,8 +28,8 @@ def target(name, call, reference):
     """The target of a transform of a vector."""
     return Target(
         name=f"four_steps.{name}",
-        parameters=anything,
-        arrays=numbers,
+        parameters=parameters,
+        arrays=lambda p, random: (random.normal(size=(p["n"], 2)) @ [1, 1j],),
         call=call,
         reference=reference,
         specs=lambda p: (jax.P(("x", "y")),),
