@@ -5,7 +5,7 @@ import pytest
 PAGE = "reference/errors.html"
 PASTED = """Traceback (most recent call last):
   File "/home/me/train.py", line 12, in <module>
-E   jax._src.core.ShardingTypeError: Contracting dimensions are sharded
+E   jax.errors.ShardingTypeError: Contracting dimensions are sharded
 E   and it is ambiguous how the output should be sharded. Please specify the output
 """
 PLACE = "#error-ambiguous-contraction"
