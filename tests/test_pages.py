@@ -44,6 +44,9 @@ ANY_PAGE = {
     "tells search engines what it is": lambda page: len(page.description) > 20,
     "has the words of the house": lambda page: not FORBIDDEN.search(prose(page)),
     "shows errors by `raises`": lambda page: "raise AssertionError" not in page.text,
+    "has a blank line between HTML and a heading": (
+        lambda page: not re.search(r"^<.*>\n#", page.text, re.M)
+    ),
 }
 NOTEBOOK = {
     "claims something that could fail": claims_something,
