@@ -109,6 +109,16 @@ def test_dropout_drops_what_the_global_view_drops(mesh, spec, dtype, kind):
     assert measure(run).counts == {}
 
 
+def test_the_gradient_of_dropout_passes_where_a_cell_remains():
+    x = np.ones(SHAPE, np.float32)
+    with devices((2, 4)):
+        drop = dropper(P("x", "y"), 0.25)
+        placed = jax.device_put(x, P("x", "y"))
+        gradient = jax.jit(jax.grad(lambda x: (drop(x) ** 2).sum() / 2))(placed)
+        np.testing.assert_allclose(gradient, masked(masked(x, 0.25), 0.25), rtol=1e-6)
+        assert gradient.sharding == placed.sharding
+
+
 @pytest.mark.parametrize(
     ("sampler", "mesh", "spec", "kind"),
     [

@@ -8,7 +8,7 @@ from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, measure_memory, noise
 
 from examples.communication import measure
-from examples.refinement import place, refine, refine_blocks
+from examples.refinement import dense, place, refine, refine_blocks
 
 N = 29
 BLOCKS = jax.P("x", "y")
@@ -63,6 +63,15 @@ def test_it_converges_to_all_digits_while_half_of_them_see_the_matrix():
             steps.append(int(refined.steps))
     assert steps[0] <= 3
     assert steps[0] < steps[1] <= 6
+
+
+def test_one_function_is_enough_for_a_hermitian_matrix_and_strict_promotion():
+    a, x = conditioned(N, 1e2, np.complex128), noise(N, 2)
+    a = a @ a.conj().T
+    with devices(), jax.numpy_dtype_promotion("strict"):
+        refined = jax.jit(lambda a, b: refine(a, b, dense, dense))(a, a @ x)
+        assert refined.converged.all()
+        assert_solved(a, refined.x, a @ x)
 
 
 def test_beyond_it_the_fallback_has_all_digits():

@@ -185,6 +185,15 @@ def test_a_key_gives_the_same_on_any_mesh():
     assert abs(other[2] - expected[2]) > 1e-9
 
 
+def test_vmap_finds_all_values_of_many_and_the_sketch_is_no_wider():
+    batch = noise(3, 12, 8)
+    with devices((2, 4)):
+        run = jax.jit(jax.vmap(lambda a: randomized_svd(a, 8, Sketch(KEY, 3, 0))))
+        for a, *factors, error in zip(batch, *run(batch), strict=True):
+            right(a, *factors, rounding=60)
+            assert error < 1e-13 * np.linalg.norm(a)
+
+
 def test_nothing_is_held_or_sent_but_blocks_and_thin_panels_as_predicted():
     """Beside its block a device holds L words for each row and column at most."""
     many, word, (n, m) = 4 + 10, 4, (512, 768)

@@ -102,6 +102,14 @@ def test_a_pattern_fits_whole_parts_at_the_end(pattern, name, expected):
     assert fits(pattern, name) is expected
 
 
+def test_one_spec_serves_a_whole_branch(mesh):
+    tree = {"a": [np.ones((8, 2)), np.ones(16)], "b": np.ones(8)}
+    specs = {"a": [P("x"), P("x")], "b": P()}
+    assert_laid_out(shard_tree(tree, {"a": P("x"), "b": P()}), specs, tree)
+    made = sharded_init(lambda: tree["a"], P("x"))()
+    assert_laid_out(made, specs["a"], tree["a"])
+
+
 def test_a_tree_laid_out_or_made_in_its_place_has_values_and_layout(mesh, tree):
     specs = specs_by_path(shapes(), RULES)
     assert_laid_out(shard_tree(tree, specs), specs, tree)
