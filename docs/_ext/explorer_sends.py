@@ -235,14 +235,18 @@ def answer(row, explicit, drawn) -> str:
 
 
 def steps(row):
-    """Yield the collectives of a program: name, what is moved, axes."""
+    """Yield the collectives of a program, once a kind and axes: name, moved, axes."""
+    groups = {}
     for text in filter(None, row["collectives"].split("; ")):
         times, kind, _, size, _, _, axes = text.split(" ")
-        often = "" if times == "1" else f"{times} times "
-        over = "" if axes == "?" else f" over {axes.replace(',', ' and ')}"
-        words = f"{often}{format_bytes(size)}{over}"
+        groups.setdefault((kind, axes), []).append((int(times), int(size)))
+    for (kind, axes), moved in groups.items():
+        words = " and ".join(
+            f"{f'{n} times ' * (n > 1)}{format_bytes(b)}" for n, b in moved
+        )
+        words += "" if axes == "?" else f" over {axes.replace(',', ' and ')}"
         if devices := PARTS.get(axes):
-            all_of_it = int(times) * int(size) * RING[kind](devices) / devices
+            all_of_it = sum(n * b for n, b in moved) * RING[kind](devices) / devices
             words += f", {format_bytes(all_of_it)} sent"
         yield kind, words, axes
 

@@ -10,6 +10,7 @@ LISTS = {
     "operations": ("reference/atlas.html", "cpu:all-reduce -sort"),
 }
 SHOWN = "all => all.filter(item => !item.hidden).length"
+SPILLS = "all => all.some(cell => cell.scrollWidth > cell.clientWidth + 1)"
 
 
 def shown(screen):
@@ -25,6 +26,7 @@ def test_a_word_filters_the_list_and_stands_in_the_address(visit, server, what):
     screen = visit().open(path)
     every, text = shown(screen)
     assert text == f"{every} {what}"
+    assert not screen.locator("table.listing td").evaluate_all(SPILLS)
     screen.get_by_label(f"Filter the {what}").fill(word)
     screen.wait_for_function("location.search.includes('filter=')")
     few, text = shown(screen)
