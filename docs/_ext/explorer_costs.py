@@ -17,7 +17,7 @@ COUNTS = 2, 4, 8, 16, 32, 64, 128, 256, 512
 TWO = {16: (4, 4), 32: (4, 8), 64: (8, 8), 128: (8, 16), 256: (16, 16), 512: (16, 32)}
 THREE = {64: (4, 4, 4), 128: (4, 4, 8), 256: (4, 8, 8), 512: (8, 8, 8)}
 LINE = {count: (count,) for count in COUNTS}
-NETWORKS = {  # a way along each axis, and shapes
+INVENTED = {  # a way along each axis, and shapes
     "ring, both ways": ("both ways", {n: LINE[n] for n in COUNTS[1:]}),
     "ring, one way": ("one way", LINE),
     "line": ("line", LINE),
@@ -42,7 +42,7 @@ SLIDER = f"""
 max="{2**MOST}" required aria-label="bytes"> bytes</span></div></fieldset>"""
 SOURCES = "α and β from {}. What links can do at most; "  # noqa: RUF001
 SOURCES += "other traffic and the start of a collective are left out."
-INVENTED = "α and β are invented. Find your own before you believe a time."  # noqa: RUF001
+NO_SOURCE = "α and β are invented. Find your own before you believe a time."  # noqa: RUF001
 TYPICAL = {  # what stands there without script: kind and bytes
     "all-reduce, 1 KiB": ("all-reduce", 2**10),
     "all-reduce, 1 MiB": ("all-reduce", 2**20),
@@ -53,19 +53,10 @@ TYPICAL = {  # what stands there without script: kind and bytes
 }
 
 
-def networks() -> dict[str, Machine]:
-    """Return machines, and networks whose link is invented."""
-    return MACHINES | {
-        name: Machine(
-            1e-6, 100e9, {n: [(k, way) for k in shapes[n]] for n in shapes}, ()
-        )
-        for name, (way, shapes) in NETWORKS.items()
-    }
-
-
-def is_switch(axes) -> bool:
-    """Return whether a network is a switch, which has two algorithms."""
-    return axes[0][1] == "switch"
+NETWORKS = MACHINES | {
+    name: Machine(1e-6, 100e9, {n: [(k, way) for k in shapes[n]] for n in shapes}, ())
+    for name, (way, shapes) in INVENTED.items()
+}
 
 
 def first_size(shapes) -> int:
@@ -73,46 +64,49 @@ def first_size(shapes) -> int:
     return min(64, max(shapes))
 
 
+def algorithms(axes) -> list[str]:
+    """Return the algorithms of a network: a switch has two, others have no choice."""
+    return [*ALGORITHMS] if axes[0][1] == "switch" else []
+
+
 def data() -> dict:
     """Return the menus, the links of each network, and the counts for each choice."""
     kinds, machines, others = (
-        {name: name for name in names} for names in (KINDS, MACHINES, NETWORKS)
+        {name: name for name in names} for names in (KINDS, MACHINES, INVENTED)
     )
     menu = choice("kind", "Collective", kinds, "all-reduce")
     menu += choice("network", "Machine", machines, "TPU v5p")
     menu += choice("network", "Or a network whose link is invented", others, "")
     sizes, links = {}, {}
-    for name, (alpha, beta, shapes, sources) in networks().items():
-        devices, most = {str(n): str(n) for n in shapes}, str(first_size(shapes))
-        sizes[name] = choice("devices", "Devices", devices, most)
-        if is_switch(shapes[int(most)]):
+    for name, (alpha, beta, shapes, sources) in NETWORKS.items():
+        devices, most = {str(n): str(n) for n in shapes}, first_size(shapes)
+        sizes[name] = choice("devices", "Devices", devices, str(most))
+        if algorithms(shapes[most]):
             sizes[name] += choice("how", "Algorithm", ALGORITHMS)
-        sizes[name] += SLIDER
         found = ", ".join(f'<a href="{each}">{site(each)}</a>' for each in sources)
-        words = SOURCES.format(found) if found else INVENTED
+        words = SOURCES.format(found) if found else NO_SOURCE
         source = f'<p class="versions">{words}</p>'
         links[name] = {"alpha": alpha, "beta": beta, "source": source}
     return {
-        "menus": [[[], {"": menu}], [["network"], sizes]],
+        "menus": [[[], {"": menu}], [["network"], sizes], [[], {"": SLIDER}]],
         "networks": links,
         "counts": {"|".join(key): counts(key, axes) for key, axes in choices()},
-        "variants": {},
     }
 
 
 def choices():
     """Yield all that can be chosen: kind, network, devices, algorithm; and its axes."""
-    for name, machine in networks().items():
+    for name, machine in NETWORKS.items():
         for (count, axes), kind in product(machine.axes.items(), KINDS):
-            for way in ALGORITHMS if is_switch(axes) else [""]:
-                key = kind, name, str(count), *filter(None, [way])
-                yield key, [(n, way or own) for n, own in axes]
+            for how in algorithms(axes) or [None]:
+                key = kind, name, str(count), *filter(None, [how])
+                yield key, [(n, how or way) for n, way in axes]
 
 
 def counts(key, axes) -> list:
     """Return steps, link load, the least that there can be, the network in words."""
     kind, name, count, *how = key
-    words = [name, shape(networks()[name].axes[int(count)]), *map(ALGORITHMS.get, how)]
+    words = [name, shape(NETWORKS[name].axes[int(count)]), *map(ALGORITHMS.get, how)]
     far, needed = least(kind, axes)
     load = float(link_load(kind, axes))
     return [hops(kind, axes), load, far, float(needed), ", ".join(words)]
@@ -143,7 +137,7 @@ def format_time(seconds) -> str:
 def tables() -> dict[str, list[list[str]]]:
     """Return typical costs on each network, for those without script."""
     body = []
-    for name, (alpha, beta, shapes, _) in networks().items():
+    for name, (alpha, beta, shapes, _) in NETWORKS.items():
         axes = shapes[first_size(shapes)]
         costs = [cost(*each, axes, alpha, beta) for each in TYPICAL.values()]
         link = format_time(alpha), f"{beta / 1e9:g} GB/s"

@@ -12,7 +12,7 @@ from itertools import permutations, product
 from pathlib import Path
 
 import jax
-from explorers import Pictures, choice, code, entry_code, index_rows, spec_code
+from explorers import choice, code, entry_code, index_rows, spec_code
 
 from book.page import Page
 from examples.cubes import cube
@@ -21,6 +21,7 @@ from examples.shardings import parse
 
 DOCS = Path(__file__).parents[1]
 SOURCE = DOCS / "arrays/data/specs.csv"
+ROWS = index_rows(SOURCE, ("exercise", "mesh", "shape", "spec"))
 MESHES = {
     "8": '(8,), ("x",)',
     "2x4": '(2, 4), ("x", "y")',
@@ -60,12 +61,6 @@ FACTS = {
     "holds": "devices, block by block",
 }
 WIDE = 300  # of a picture
-
-
-@cache
-def rows() -> dict[tuple[str, str, str, str], dict[str, str]]:
-    """Return the table: (exercise or nothing, mesh, shape, spec) -> row."""
-    return index_rows(SOURCE, ("exercise", "mesh", "shape", "spec"))
 
 
 @cache
@@ -121,22 +116,20 @@ def program(row) -> str:
 
 def data() -> dict:
     """Return the menus and the answers of the explorer, and of each exercise."""
-    pictures = Pictures()
-    row = next(iter(rows().values()))
+    row = next(iter(ROWS.values()))
     versions = f"Run on eight simulated devices: JAX {row['jax']}, {row['date']}."
-    return form("", pictures) | {
+    return form("") | {
         "source": f'<p class="versions">{versions}</p>',
-        "variants": {f"answers-{name}": form(name, pictures) for name in EXERCISES},
-        "pictures": [*pictures],
+        "variants": {f"answers-{name}": form(name) for name in EXERCISES},
     }
 
 
-def form(exercise, pictures) -> dict:
+def form(exercise) -> dict:
     """Return the menus and the answers of an exercise, or of none."""
     meshes, shapes = asked()[exercise]
     mine = {
         "|".join((mesh, shape, *spec.split(","))): row
-        for (name, mesh, shape, spec), row in rows().items()
+        for (name, mesh, shape, spec), row in ROWS.items()
         if name == exercise
     }
     made = {name: code(mesh) for name, mesh in meshes.items()}
@@ -150,13 +143,11 @@ def form(exercise, pictures) -> dict:
     menus = [[[], {"": menu}], [["mesh", "shape"], axes]]
     if not exercise:
         menus.append([None, {key: listing(row) for key, row in mine.items()}])
-        answers = {key: state(row, pictures) for key, row in mine.items()}
-        return {"menus": menus, "answers": answers}
-    target, shape = stub(exercise)
-    target = draw(parse(target, sizes(shape)), sizes(shape))
-    wanted = figure(target, pictures, "The target")
-    answers = {key: verdict(row, wanted, pictures) for key, row in mine.items()}
+        return {"menus": menus, "answers": {k: state(row) for k, row in mine.items()}}
+    text, shape = stub(exercise)
+    wanted = figure(draw(parse(text, sizes(shape)), sizes(shape)), "The target")
     missing = [wanted, "<p>Choose a mesh, and an entry for each axis of the array.</p>"]
+    answers = {key: verdict(row, wanted) for key, row in mine.items()}
     words = {"answers": answers, "missing": missing, "source": ""}
     return {"name": exercise, "menus": menus, **words}
 
@@ -164,10 +155,10 @@ def form(exercise, pictures) -> dict:
 def axes_menu(exercise, mesh, shape) -> str:
     """Return the choice of an entry for each axis of an array."""
     options = {each: code(entry_code(each)) for each in entries(exercise, mesh)}
-    first = [""] * 3 if exercise else ["x", "y" if "y" in options else "-", "-"]
+    first = [""] * 3 if exercise else ["x", "y", "-"]
     return "".join(
         choice(f"axis{n}", f"Axis {n} of the array ({size}): split over", options, each)
-        for n, (size, each) in enumerate(zip(sizes(shape), first, strict=False))
+        for n, size, each in zip(range(3), sizes(shape), first, strict=False)
     )
 
 
@@ -187,13 +178,13 @@ def draw_row(row):
         return draw(eval(f"jax.{spec_code(row['spec'])}"), sizes(row["shape"]))
 
 
-def figure(drawn, pictures, title="") -> str:
+def figure(drawn, title="") -> str:
     """Return a picture as a figure; three axes make a cube."""
-    svg = pictures[(cube(drawn) if drawn.shape[2:] else drawn).at(WIDE)]
+    svg = (cube(drawn) if drawn.shape[2:] else drawn).at(WIDE)
     return f'<figure class="part">{svg}<figcaption>{title}</figcaption></figure>'
 
 
-def state(row, pictures) -> list[str]:
+def state(row) -> list[str]:
     """Return the picture of a state and the facts of its array, or JAX's refusal."""
     if row["error"]:
         kind, _, words = row["error"].partition(":")
@@ -201,12 +192,12 @@ def state(row, pictures) -> list[str]:
         return ["", f"<p>JAX refuses:</p>{refused}"]
     items = "".join(f"<dt>{FACTS[k]}</dt><dd>{row[k]}</dd>" for k in FACTS)
     type_ = f'<p class="type">{code(row["type"])}</p>'
-    return [figure(draw_row(row), pictures), f"{type_}<dl>{items}</dl>"]
+    return [figure(draw_row(row)), f"{type_}<dl>{items}</dl>"]
 
 
-def verdict(row, wanted, pictures) -> list[str]:
+def verdict(row, wanted) -> list[str]:
     """Return the pictures of the target and of an answer, and the judge's words."""
-    own = figure(draw_row(row), pictures, "Your answer") if row["holds"] else ""
+    own = figure(draw_row(row), "Your answer") if row["holds"] else ""
     word, *lines = escape(row["verdict"], quote=False).splitlines()
     reasons = "".join(f"<li>{line.removeprefix('- ')}</li>" for line in lines)
     return [
@@ -225,17 +216,26 @@ def tables() -> dict[str, list[list[str]]]:
     held = "bytes on a device x copies of each part (-: the mesh has no such axis)"
     head = ["spec", "type", *(f"mesh {mesh.replace('x', ' x ')}" for mesh in MESHES)]
     found = {f"Shape {sizes(s)}: {held}": [head, *lines(s)] for s in SHAPES}
-    return found | {"What JAX refuses, for example": [*refusals()]}
+    errors = [row for row in reversed(ROWS.values()) if row["error"]]
+    refused = [["mesh", "shape", "spec", "error"]]
+    for row in {row["error"].partition(":")[0]: row for row in errors}.values():
+        mesh, shape = f"`{MESHES[row['mesh']]}`", str(sizes(row["shape"]))
+        refused.append([mesh, shape, in_code(row), row["error"]])
+    return found | {"What JAX refuses, for example": refused}
 
 
 def lines(shape):
     """Yield each spec that some mesh takes: its type, and what each mesh gives."""
     for spec in product(entries("", MESHES["2x2x2"]), repeat=len(sizes(shape))):
-        text = ",".join(spec)
-        found = [rows().get(("", mesh, shape, text)) for mesh in MESHES]
-        types = [row["type"] for row in found if row and row["type"]]
-        if types:
-            yield [f"`jax.{spec_code(text)}`", f"`{types[0]}`", *map(cell, found)]
+        found = [ROWS.get(("", mesh, shape, ",".join(spec))) for mesh in MESHES]
+        taken = [row for row in found if row and row["type"]]
+        if taken:
+            yield [in_code(taken[0]), f"`{taken[0]['type']}`", *map(cell, found)]
+
+
+def in_code(row) -> str:
+    """Return the spec of a row as code in Markdown."""
+    return f"`jax.{spec_code(row['spec'])}`"
 
 
 def cell(row) -> str:
@@ -243,12 +243,3 @@ def cell(row) -> str:
     if not row:
         return "-"
     return "refused" if row["error"] else f"{row['bytes']} B x {row['copies']}"
-
-
-def refusals():
-    """Yield a heading, and the first refusal of each kind."""
-    yield ["mesh", "shape", "spec", "error"]
-    first = {row["error"].partition(":")[0]: row for row in reversed(rows().values())}
-    for row in (row for kind, row in first.items() if kind):
-        spec, mesh = f"`jax.{spec_code(row['spec'])}`", f"`{MESHES[row['mesh']]}`"
-        yield [mesh, str(sizes(row["shape"])), spec, row["error"]]

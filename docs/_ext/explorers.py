@@ -1,20 +1,19 @@
 """Explorers: forms that look up stored answers of JAX and its compilers.
 
 The directive `{explorer} NAME` becomes tables of answers, which stand there without
-script, on paper and in the Markdown of a page. `_static/explore.js` puts a form in
-their place, and loads `_static/explorers/NAME.js`: its data are a script, since a page
-that was opened as a file may read nothing else. A module `explorer_NAME` has
+script, on paper and in the Markdown of a page; with `:exercise: TAG` there are none.
+`_static/explore.js` puts a form in their place, and loads `_static/explorers/NAME.js`:
+a page that was opened as a file can read data of a script only. `explorer_NAME.py` has
 
     SOURCE      the file that the answers come from
     data()      what the form looks up, a dict for JSON: see explore.js
     tables()    title -> rows of Markdown, the first of them a heading
     few()       the same, for the option `:few:`
-
-With `:exercise: TAG` a form takes the answer to that exercise; it has no tables.
 """
 
 import csv
 import json
+import re
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -51,19 +50,12 @@ def spec_code(text) -> str:
     return f"P({', '.join(map(entry_code, text.split(',')))})"
 
 
-# ------------------------------------------------------------------- without a script
-
-
-def directive_text(block) -> str:
-    """Return the Markdown of a directive in the source of a page."""
-    return tables_text(block.argument, block.options)
-
-
-def tables_text(name, options) -> str:
-    """Return the tables of an explorer as Markdown."""
+def directive_text(directive) -> str:
+    """Return the tables of an explorer as Markdown, for its argument and options."""
+    options, explorer = directive.options, load(directive.argument)
     if "exercise" in options:
         return ""
-    tables = load(name).few() if "few" in options else load(name).tables()
+    tables = explorer.few() if "few" in options else explorer.tables()
     return "\n\n".join(f"**{title}**\n\n{table(*tables[title])}" for title in tables)
 
 
@@ -85,29 +77,18 @@ class Explorer(SphinxDirective):
 
     def run(self):
         """Return a place with the tables of the explorer."""
-        (name,) = self.arguments
+        self.argument = name = self.arguments[0]
         for file in load(name).__file__, load(name).SOURCE:
             self.env.note_dependency(str(file))
         load_files(self.env, "explore.js")
         classes = ["explorer", f"explorer-{name}", *self.options.get("class", ())]
         if exercise := self.options.get("exercise"):
             classes.append(f"answers-{exercise}")
-        text = tables_text(name, self.options)
-        place = nodes.container("", *self.parse_text_to_nodes(text), classes=classes)
+        content = self.parse_text_to_nodes(directive_text(self))
+        place = nodes.container("", *content, classes=classes)
         for each in place.findall(nodes.table):
             each["classes"].append("answers")
         return [place]
-
-
-# ------------------------------------------------------------------------ for a script
-
-
-class Pictures(dict):
-    """Pictures, each once: SVG -> what stands for it in HTML, such as `{3}`."""
-
-    def __missing__(self, svg) -> str:
-        """Number a picture."""
-        return self.setdefault(svg, f"{{{len(self)}}}")
 
 
 def code(text) -> str:
@@ -130,6 +111,19 @@ def choice(key, legend, options, checked=None, name="") -> str:
     )
 
 
+def data_script(name) -> str:
+    """Return the data of an explorer as a script, which has each picture once."""
+    pictures = {}
+    text = re.sub(
+        "<svg.*?</svg>",
+        lambda svg: f"{{{pictures.setdefault(svg[0], len(pictures))}}}",
+        json.dumps(load(name).data(), ensure_ascii=False),
+    )
+    shared = ", ".join(f'"{svg}"' for svg in pictures)  # is JSON, as it was cut out
+    data = f'{text[:-1]}, "pictures": [{shared}]}}'
+    return f"(window.shardbook ??= {{}}).{name} = {data};\n"
+
+
 def write_data(app, error):
     """Handle `build-finished`: write data that are older than what they are made of."""
     if error or app.builder.format != "html":
@@ -139,9 +133,8 @@ def write_data(app, error):
         file = Path(app.outdir, "_static/explorers", f"{name}.js")
         latest = max(each.stat().st_mtime for each in (*code, load(name).SOURCE))
         if not file.exists() or file.stat().st_mtime < latest:
-            text = json.dumps(load(name).data(), ensure_ascii=False)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"(window.shardbook ??= {{}}).{name} = {text};\n")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(data_script(name))
 
 
 def setup(app):

@@ -4,6 +4,7 @@
 //   first      the choices at first
 //   menus      [the choices that a menu depends on, {their values: its HTML}]; null: all above
 //   answers    {the values of all menus: [HTML of cards, HTML of the answer to each card]}
+//   missing    the same, where these values have no answer
 //   source     HTML below each answer
 //   pictures   where HTML has {3} stands picture 3
 //   variants   what a place with such a class has in place of these
@@ -15,44 +16,35 @@ const PARTS = `<div class="asks"></div><p class="foot" aria-hidden="true"></p><d
   <div class="shown"></div><div class="answer" aria-live="polite"></div></div>`;
 
 class Explorer {
-  constructor(place, name, data) {
-    const query = new URLSearchParams(location.search).get(name);
+  constructor(place, data) {
+    const query = new URLSearchParams(location.search).get(data.name);
     const chosen = { ...data.first, ...Object.fromEntries(new URLSearchParams(query ?? "")) };
     const form = element("form", { innerHTML: PARTS, className: "begun" }); // of player.js
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", ({ target }) => target.validity.valid && this.choose(target));
     form.addEventListener("click", ({ target }) => target.name === "copy" && copyCode(target));
-    Object.assign(this, { name, data, chosen, form });
+    Object.assign(this, { data, chosen, form });
     for (const part of ["asks", "shown", "answer", "foot"]) this[part] = form.querySelector(`.${part}`);
-    this.ask();
-    this.tell();
+    this.asks.append(...data.menus.map(() => element("div")));
+    this.show();
     place.prepend(form); // the tables stay, for paper
   }
 
-  choose({ name, value }) {
-    this.chosen[name] = value;
-    this.ask();
-    this.tell();
-    [...this.form.elements].find((input) => input.name === name && input.value === value)?.focus();
-    this.link();
-  }
-
-  // Put the choices into the address; a browser forbids it to a page that was opened as a file.
-  link() {
+  // A browser forbids an address to a page that was opened as a file.
+  choose() {
+    this.read();
+    this.show();
     const address = new URL(location);
-    address.searchParams.set(this.name, new URLSearchParams(this.chosen));
+    address.searchParams.set(this.data.name, new URLSearchParams(this.chosen));
     if (address.protocol !== "file:") history.replaceState(null, "", address);
   }
 
-  ask() {
-    this.asks.replaceChildren();
-    this.shown.replaceChildren();
-    for (const [keys, menus] of this.data.menus) this.fill(this.asks, menus[this.key(keys)]);
+  read() {
+    Object.assign(this.chosen, Object.fromEntries(new FormData(this.form)));
   }
 
-  tell() {
-    this.shown.replaceChildren();
-    this.answer.replaceChildren();
+  show() {
+    this.data.menus.forEach(([names, menus], n) => this.fill(this.asks.children[n], menus[this.key(names)]));
     const [cards, ...answers] = this.look();
     this.fill(this.shown, cards);
     this.fill(this.answer, (answers[this.chosen.machine] ?? answers[0]) + (this.data.source ?? ""));
@@ -64,14 +56,20 @@ class Explorer {
   }
 
   key(names) {
-    return (names?.map((name) => this.chosen[name]) ?? [...new FormData(this.form).values()]).join("|");
+    const all = this.asks.querySelectorAll(":checked, [type=hidden]");
+    return (names?.map((name) => this.chosen[name]) ?? [...all].map((input) => input.value)).join("|");
   }
 
-  // A menu that does not have what is chosen keeps what it has chosen itself.
+  // What stays the same keeps the focus. A menu that does not have what is chosen keeps its own choice.
   fill(part, html = "") {
-    part.insertAdjacentHTML("beforeend", html.replace(/\{(\d+)\}/g, (_, n) => this.data.pictures[n]));
+    if (part.html === html) return;
+    part.html = html;
+    part.innerHTML = html.replace(/\{(\d+)\}/g, (_, n) => this.data.pictures[n]);
     for (const input of part.querySelectorAll("[type=radio]")) input.checked ||= input.value === this.chosen[input.name];
-    Object.assign(this.chosen, Object.fromEntries(new FormData(this.form)));
+    const field = part.querySelector("[type=number]");
+    if (field) field.value = this.chosen[field.name];
+    if (field?.validity.valid === false) field.value = field.defaultValue;
+    this.read();
   }
 }
 
@@ -85,50 +83,34 @@ const copyCode = (button) => {
 
 // Where the counts of steps and loads are looked up, and a time is a sum.
 class Costs extends Explorer {
-  ask() {
-    const { bytes } = this.chosen;
-    super.ask();
-    const field = this.form.elements.bytes;
-    field.value = bytes;
-    if (!field.validity.valid) field.value = field.defaultValue;
-    this.size(field.value);
-  }
-
-  // The slider has the power of two that is nearest.
-  size(bytes) {
-    const slider = this.form.querySelector("[type=range]");
-    this.chosen.bytes = bytes;
-    slider.value = Math.round(Math.log2(Math.max(bytes, 1)));
-    slider.setAttribute("aria-valuetext", amount(bytes));
-  }
-
-  // While the bytes change the menus stay: a slider that is drawn anew lets go of its thumb.
+  // The slider has the power of two that is nearest to the field.
   choose(input) {
-    if (input.type === "radio") return super.choose(input);
     const { bytes } = this.form.elements;
-    if (input !== bytes) bytes.value = 2 ** input.value;
-    this.size(bytes.value);
-    this.tell();
-    return this.link();
+    if (input.type === "range") bytes.value = 2 ** input.value;
+    else if (!bytes.validity.valid) bytes.value = this.chosen.bytes;
+    super.choose();
   }
 
   look() {
     const { kind, network, devices, bytes } = this.chosen;
+    const slider = this.form.querySelector("[type=range]");
+    slider.value = Math.round(Math.log2(Math.max(bytes, 1)));
+    slider.setAttribute("aria-valuetext", amount(bytes));
     const { alpha, beta, source } = this.data.networks[network];
-    const [steps, load, far, needed, where] = this.data.counts[this.key().split("|").slice(0, -1).join("|")];
+    const [steps, load, far, needed, where] = this.data.counts[this.key()];
     const [sent, received] = [bytes * load, bytes * needed];
-    const terms = { latency: steps * alpha, bandwidth: sent / beta };
-    const seconds = terms.latency + terms.bandwidth;
-    const bound = seconds ? `bound by ${terms.latency > terms.bandwidth ? "latency" : "bandwidth"}` : "nothing is sent";
-    const bars = Object.entries(terms).map(([term, part]) => `<i class="${term}" style="flex-grow: ${seconds && part / seconds}"></i>`);
-    const words = Object.entries(terms).map(([term, part]) => `<dt class="${term}">${term}</dt><dd>${time(part)}</dd>`);
+    const [latency, bandwidth] = [steps * alpha, sent / beta];
+    const [seconds, terms] = [latency + bandwidth, Object.entries({ latency, bandwidth })];
+    const bound = seconds ? `bound by ${latency > bandwidth ? "latency" : "bandwidth"}` : "nothing is sent";
+    const bars = terms.map(([term, part]) => `<i class="${term}" style="flex-grow: ${seconds && part / seconds}"></i>`);
+    const words = terms.map(([term, part]) => `<dt class="${term}">${term}</dt><dd>${time(part)}</dd>`);
     const exact = sent.toLocaleString("en", { maximumFractionDigits: 1 });
     const least = time(Math.max(far * alpha, received / beta));
     return [
       `<p class="price"><strong>${time(seconds)}</strong> ${bound}</p><div class="terms">${bars.join("")}</div><dl>${words.join("")}</dl>`,
       `<p class="result">${time(seconds)} for ${kind.startsWith("a") ? "an" : "a"} ${kind} of ${amount(bytes)} on ${devices} devices (${where}): ${steps} steps, ${amount(sent)} over the busiest link.</p>
       <p class="formula"><span>t = k α + s / β</span><span>= ${steps} × ${time(alpha)} + ${exact} B / ${scale(beta, ["B", "kB", "MB", "GB"], 1000)}/s</span>
-        <span>= ${time(terms.latency)} + ${time(terms.bandwidth)} = ${time(seconds)}</span></p>
+        <span>= ${time(latency)} + ${time(bandwidth)} = ${time(seconds)}</span></p>
       <p>While no switch adds or copies, no algorithm takes less than ${least}: the farthest device is ${far} ${far === 1 ? "step" : "steps"} away, and a device must get ${amount(received)} over each of its links.</p>${source}`,
     ];
   }
@@ -144,21 +126,19 @@ const time = (seconds) => scale(seconds * 1e6, ["µs", "ms", "s"], 1000);
 // ------------------------------------------------------------------------- beginning
 
 const begin = (place) => {
-  const name = [...place.classList].find((word) => word.startsWith("explorer-")).slice("explorer-".length);
+  const [, name] = place.className.match(/explorer-(\w+)/);
   const src = new URL(`explorers/${name}.js`, SCRIPTS); // a page that was opened as a file may read nothing else
   const onload = () => {
-    const { variants, ...data } = window.shardbook[name];
+    const { variants = {}, ...data } = window.shardbook[name];
     const variant = [...place.classList].find((word) => word in variants);
-    const own = { name, ...data, ...variants[variant] };
-    new (name === "costs" ? Costs : Explorer)(place, own.name, own);
+    new (name === "costs" ? Costs : Explorer)(place, { name, ...data, ...variants[variant] });
   };
   const onerror = () => place.classList.remove("live"); // the tables are shown again
   document.head.append(element("script", { src, onload, onerror }));
 };
 
 const near = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) {
-    if (!isIntersecting) continue;
+  for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
     near.unobserve(target);
     begin(target);
   }
