@@ -4,15 +4,9 @@ document.addEventListener("DOMContentLoaded", () => {
   const title = document.querySelector(".bd-article h1");
   const front = document.querySelector(".bd-article .buttons"); // shows code far below its first screen
   if (!folded.length || !title || front) return;
-  const label = document.createElement("label");
-  const box = document.createElement("input");
-  box.type = "checkbox";
-  label.className = "all-code";
-  label.append(box, "Show all code");
-  title.after(label);
-  box.addEventListener("change", () => {
-    for (const details of folded) details.open = box.checked;
-  });
+  const box = element("input", { type: "checkbox" }); // of player.js
+  box.onchange = () => folded.forEach((details) => { details.open = box.checked; });
+  title.after(element("label", { className: "all-code" }, box, "Show all code"));
 });
 
 // Paper is white: the page is printed in its light colours.

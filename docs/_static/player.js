@@ -44,14 +44,15 @@ const fly = (before, after) => {
 class Player {
   constructor(film) {
     this.frames = [...film.querySelectorAll(":scope > ol > li")];
+    this.last = this.frames.length - 1;
     this.flights = [];
     this.say = element("p", { className: "say", ariaLive: "polite" });
-    this.slider = element("input", { type: "range", max: this.frames.length - 1, ariaLabel: "frame" });
+    this.slider = element("input", { type: "range", max: this.last, ariaLabel: "frame" });
     this.slider.oninput = () => this.stop().go(+this.slider.value);
+    const back = element("button", { type: "button", onclick: () => this.stop().go(this.at - 1) });
+    const on = element("button", { type: "button", onclick: () => this.stop().go(this.at + 1) });
     this.toggle = element("button", { type: "button", className: "toggle" });
     this.toggle.onclick = () => (this.timer ? this.stop() : this.play());
-    const [back, on] = [-1, 1].map((step) =>
-      element("button", { type: "button", onclick: () => this.stop().go(this.at + step) }));
     sign(back, "back", "step back");
     sign(on, "on", "step forward");
     const controls = element("div", { className: "controls" }, back, this.toggle, on, this.slider);
@@ -62,7 +63,7 @@ class Player {
 
   go(to) {
     const from = this.at;
-    this.at = Math.min(Math.max(to, 0), this.frames.length - 1);
+    this.at = Math.min(Math.max(to, 0), this.last);
     this.frames.forEach((frame, n) => frame.classList.toggle("here", n === this.at));
     this.flights.forEach((flight) => flight.cancel());
     const flies = this.at === from + 1 && !CALM.matches;
@@ -70,17 +71,15 @@ class Player {
     const words = this.frames[this.at].querySelector("p").textContent;
     this.slider.value = this.at;
     this.slider.setAttribute("aria-valuetext", words);
-    const count = element("span", { className: "count" }, `${this.at + 1} of ${this.frames.length}`);
-    this.say.replaceChildren(count, words);
+    this.say.replaceChildren(element("span", { className: "count" }, `${this.at + 1} of ${this.last + 1}`), words);
   }
 
   play() {
-    const last = this.frames.length - 1;
-    if (this.at === last) this.go(0);
+    if (this.at === this.last) this.go(0);
     sign(this.toggle, "pause", "pause");
     this.timer = setInterval(() => {
       this.go(this.at + 1);
-      if (this.at === last) this.stop();
+      if (this.at === this.last) this.stop();
     }, BEAT);
   }
 
@@ -93,7 +92,5 @@ class Player {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  document.querySelectorAll("figure.film:not(.still)").forEach((film) => {
-    if (film.querySelectorAll("li").length > 1) new Player(film);
-  });
+  document.querySelectorAll("figure.film:not(.still):has(li + li)").forEach((film) => new Player(film));
 });

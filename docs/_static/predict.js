@@ -7,9 +7,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const key = `predict ${location.pathname}`;
   let chosen = {}; // the name of a question -> the number of its answer
   try { chosen = JSON.parse(localStorage.getItem(key)) ?? {}; } catch { /* nothing is stored */ }
-  boxes[0].closest("section:not(section section)").insertAdjacentHTML("beforeend",
-    '<p class="predicted"><span role="status"></span> <button type="button">Choose again</button></p>');
-  const [words, again] = document.querySelectorAll(".predicted > *");
+  const words = element("span", { role: "status" }); // of player.js
+  const again = element("button", { type: "button" }, "Choose again");
+  const foot = element("p", { className: "predicted" }, words, " ", again);
+  boxes[0].closest("section:not(section section)").append(foot);
 
   const show = () => {
     for (const [answer, n] of answers) answer.classList.toggle("chosen", chosen[answer.name] === n);
@@ -18,21 +19,18 @@ document.addEventListener("DOMContentLoaded", () => {
     words.textContent = `Predictions on this page: ${right} of ${boxes.length} right at the first choice` +
       (rest ? `, ${rest} not made yet.` : ".");
     again.hidden = rest === boxes.length;
-  };
-  const store = () => {
     try { localStorage.setItem(key, JSON.stringify(chosen)); } catch { /* it counts until the page is left */ }
-    show();
   };
   for (const [answer, n] of answers) {
     answer.querySelector("summary").addEventListener("click", () => {
       chosen[answer.name] ??= n;
-      store();
+      show();
     });
   }
   again.addEventListener("click", () => {
     chosen = {};
     for (const [answer] of answers) answer.open = false;
-    store();
+    show();
   });
   show();
 });
