@@ -1,26 +1,26 @@
-"""Where the built site and axe-core lie (`$SITE`, `$AXE` say otherwise); a server."""
+"""Where the built site and axe-core lie, what a server sends of it, and an audit."""
 
 import functools
 import gzip
-import os
-from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 BUILD = Path(__file__).resolve().parents[2] / "docs/_build"
-SITE = Path(os.environ.get("SITE", BUILD / "html")).resolve()
+SITE = BUILD / "html"
 FILES = SITE.as_uri() + "/"  # the address of a site that is opened without a server
-LIMIT = 300_000  # milliseconds, which only end a hang
-AXE = Path(os.environ.get("AXE", BUILD / "npm/node_modules/axe-core/axe.min.js"))
+AXE = BUILD / "npm/node_modules/axe-core/axe.min.js"
 TEXTS = {".css", ".html", ".js", ".json", ".svg"}
 COLORS = ["color-contrast", "link-in-text-block"]  # rules of what the scheme changes
 # They take most of an audit: three texts or links that look alike stand for all, on a
 # page and on those that passed in the same tab before.
 AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
-    const words = each => each.localName +
-        each.getAttribute("class") + each.getAttribute("style");
     const ground = each => {
-        const {backgroundColor} = getComputedStyle(each), up = each.parentElement;
-        return up && backgroundColor.endsWith(", 0)") ? ground(up) : backgroundColor;
+        const color = getComputedStyle(each).backgroundColor, up = each.parentElement;
+        return up && color.endsWith(", 0)") ? ground(up) : color;
+    };
+    const look = each => {
+        const {color, font, textDecoration} = getComputedStyle(each);
+        const names = [each.localName, each.getAttribute("class")];
+        return [...names, color, font, textDecoration];
     };
     const counts = JSON.parse(sessionStorage.getItem("passed") ?? "{}");
     let samples = 0;
@@ -28,12 +28,9 @@ AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
         const text = [...each.childNodes].some(n => n.nodeType == 3 && n.data.trim());
         const shows = text || each.matches("a, input, select, textarea");
         if (!shows || !each.checkVisibility({visibilityProperty: true})) continue;
-        const {color, font, textDecoration} = getComputedStyle(each);
-        const up = each.parentElement;
-        const around = [words(up), getComputedStyle(up).color, ground(each)];
-        const look = [words(each), color, font, textDecoration, ...around];
-        counts[look] = (counts[look] ?? 0) + 1;
-        samples += each.toggleAttribute("data-sample", all || counts[look] <= 3);
+        const looks = [look(each), look(each.parentElement), ground(each)];
+        counts[looks] = (counts[looks] ?? 0) + 1;
+        samples += each.toggleAttribute("data-sample", all || counts[looks] <= 3);
     }
     if (only && !samples) return [];
     axe.configure({rules: [
@@ -55,37 +52,21 @@ AUDIT = """(async ({include = [["html"]], only = null, all = false}) => {
 })"""
 STILL = "document.getAnimations().every(each => each.playState != 'running')"
 OVERFLOW = "document.documentElement.scrollWidth > innerWidth"
+THEME = "document.documentElement.dataset.theme"
 
 
 @functools.cache
 def compress(file):
-    """Return what the server sends of a file: texts as gzip."""
+    """Return what a server sends of a file: texts as gzip."""
     data = file.read_bytes()
     return gzip.compress(data, 6) if file.suffix in TEXTS else data
 
 
-class Handler(SimpleHTTPRequestHandler):
-    """A server as they are: with gzip, and many files in one connection."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        """Write no log."""
-
-    def do_GET(self):
-        """Send a file."""
-        file = Path(self.translate_path(self.path))
-        if not file.is_file():
-            self.send_error(404)
-            return
-        data = compress(file)
-        self.send_response(200)
-        self.send_header("Content-Type", self.guess_type(file))
-        if file.suffix in TEXTS:
-            self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+def set_look(screen, scheme, width):
+    """Show a page in a scheme and a width, with the colours of its scheme."""
+    screen.emulate_media(color_scheme=scheme)
+    screen.set_viewport_size({"width": width, "height": 900})
+    screen.wait_for_function(f"{THEME} == '{scheme}'")
 
 
 def audit(screen, **context):

@@ -6,7 +6,6 @@ import zlib
 from pathlib import Path
 from posixpath import dirname, normpath
 
-import pytest
 from built_site import SITE, compress
 from test_site import PAGES
 
@@ -20,8 +19,8 @@ TAGS = "embed|iframe|img|link|object|script|source"
 LINKED = re.compile(rf'<(?:{TAGS})\b[^>]*?\s(?:data|href|src)="([^"#?:]+)[?"]')
 ICON = re.compile(r'<i class="fa\w?(?:-solid)? fa-([\w-]+)')
 LOADED = """["navigation", "resource"].flatMap(
-    kind => performance.getEntriesByType(kind).map(e => [e.name, e.transferSize]))"""
-EXPLORERS = sorted(file.stem for file in (SITE / "_static/explorers").glob("*.js"))
+    kind => performance.getEntriesByType(kind).map(each => each.name))"""
+EXPLORERS = "_static/explorers"
 
 
 @functools.cache
@@ -38,22 +37,20 @@ def weight(files):
 
 
 def loaded_files(screen, server):
-    """Return the files that a page has loaded, and their bytes."""
+    """Return the files that a page has loaded."""
     screen.wait_for_load_state("networkidle")
-    found = screen.evaluate(LOADED)
-    return {url.removeprefix(server).partition("?")[0]: n for url, n in found}
+    urls = screen.evaluate(LOADED)
+    return {url.removeprefix(server).partition("?")[0] for url in urls}
 
 
 def test_no_page_is_heavier_than_allowed(visit, server):
     """Two are loaded: with what they name, and beyond it the font of the icons."""
     more = set()
     for page in "index.html", max(PAGES, key=lambda page: weight(page_files(page))):
-        screen = visit().page
-        screen.goto(server + page)
-        sizes, files = loaded_files(screen, server), page_files(page)
-        assert files <= {*sizes}
-        assert weight(files) <= sum(sizes.values()) <= MOST
-        more |= {file for file in {*sizes} - files if "explore" not in file}
+        loaded = loaded_files(visit().open(page), server)
+        assert page_files(page) <= loaded
+        assert weight(loaded) <= MOST
+        more |= {f for f in loaded - page_files(page) if "explore" not in f}
     assert {Path(file).suffix for file in more} == {".woff2"}
     for page in PAGES:
         files = page_files(page) | more
@@ -61,35 +58,26 @@ def test_no_page_is_heavier_than_allowed(visit, server):
         assert weight(files) <= MOST, page
 
 
-def test_each_page_loads_two_bundles_and_paints_soon():
+def test_each_page_paints_soon_with_its_icons_and_the_new_script():
     """The script by its content, or a browser would go on with an old one."""
     script = zlib.crc32((SITE / "_static/bundle.js").read_bytes())
     icons = {*re.findall(r"\.fa-([\w-]+)", (SITE / "_static/bundle.css").read_text())}
     for page in PAGES:
-        text, files = (SITE / page).read_text(), page_files(page)
+        text = (SITE / page).read_text()
         assert {*ICON.findall(text)} <= icons, page
-        loaded = {Path(file).stem for file in files if file.endswith((".css", ".js"))}
-        assert "bundle" in loaded, page
-        assert len(loaded) <= 2, page  # the other is of the page's own
-        assert text.index(f"bundle.js?v={script:08x}") > text.index("</main>"), page
-        assert re.search(r"bundle\.css\?v=\w", text), page
+        assert f'bundle.js?v={script:08x}"' in text.partition("</main>")[2], page
         scripts = re.findall(r"<script\b[^>]*\bsrc=[^>]*>", text)
         assert all("defer" in script for script in scripts), page
-        needed = [f for f in files if f == page or f.endswith(".css")]
+        needed = [f for f in page_files(page) if f == page or f.endswith(".css")]
         assert JOURNEYS * LATENCY + weight(needed) / RATE <= LINE, page
 
 
-@pytest.mark.parametrize("name", EXPLORERS)
-def test_an_explorer_is_light_and_loads_late(visit, server, name):
-    files = {f"_static/explorers/{name}.js"}
-    assert weight(files) <= EXPLORER
-    mark = f"explorer explorer-{name} "
-    page = next(page for page in PAGES if mark in (SITE / page).read_text())
-    screen = visit(height=200).page
-    screen.goto(server + page)
-    place = screen.locator(f".explorer-{name}").first
-    near = place.evaluate("place => place.getBoundingClientRect().top <= 200 + 300")
-    assert near == bool(files & {*loaded_files(screen, server)})
+def test_an_explorer_is_light_and_loads_late(visit, server):
+    files = [f"{EXPLORERS}/{file.name}" for file in SITE.glob(f"{EXPLORERS}/*.js")]
+    assert max(weight({file}) for file in files) <= EXPLORER
+    screen = visit(height=200).open("global-view/cost.html")
+    assert not loaded_files(screen, server) & {*files}
+    place = screen.locator(".explorer-costs")
     place.scroll_into_view_if_needed()
     place.locator("form").wait_for()
-    assert files <= {*loaded_files(screen, server)}
+    assert f"{EXPLORERS}/costs.js" in loaded_files(screen, server)
