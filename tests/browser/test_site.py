@@ -30,12 +30,13 @@ SITE_WIDE += marks.describe_environment("chromium").encode()
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_quiet_fits_and_is_accessible(tab, page):
+def test_a_page_is_quiet_fits_and_is_accessible(tab, page, record_property):
     """In two looks, of which one is audited by all rules; every week in all four."""
     digest = hashlib.sha256(SITE_WIDE + (SITE / page).read_bytes()).hexdigest()
     mark = f"browser-{digest}"  # of a page that looks and runs like this one
     if marks.read_mark(mark) is not None:
-        pytest.skip("had passed")
+        record_property("had_passed", 1)
+        return
     tab.faults.clear()
     screen = tab.open(page)
     screen.evaluate(OPEN)
