@@ -17,23 +17,21 @@ TARGETS = "article :is(div, dl, dt, section, span)[id]"
 OF_A_CELL = re.compile(r"cell-[0-9a-f]{6}(?:-\d+)?")  # which goes when the cell changes
 
 
-def find_targets(site: Path) -> set[str]:
-    """Return the headings and other targets in the text of each page."""
-    found = set()
+def find_targets(site: Path):
+    """Yield the headings and other targets in the text of each page."""
     for file in site.rglob("*.html"):
-        tags = BeautifulSoup(file.read_text(), "html.parser").select(TARGETS)
-        page, names = file.relative_to(site), {tag["id"] for tag in tags}
-        found |= {f"{page}#{name}" for name in names if not OF_A_CELL.fullmatch(name)}
-    return found
+        for tag in BeautifulSoup(file.read_text(), "html.parser").select(TARGETS):
+            if not OF_A_CELL.fullmatch(tag["id"]):
+                yield f"{file.relative_to(site)}#{tag['id']}"
 
 
 def main(site: Path, published: Path = PUBLISHED, keep=False):
     """Write the page of links, and perhaps add the site's targets to the published."""
     names = {*published.read_text().split()}
     if keep:
-        names |= find_targets(site)
+        names.update(find_targets(site))
         published.write_text("".join(f"{name}\n" for name in sorted(names)))
-    names |= {*re.findall(r"\]\(([^):]+)\)", (site / "llms.txt").read_text())}
+    names.update(re.findall(r"\]\(([^):]+)\)", (site / "llms.txt").read_text()))
     links = (f'<a href="{site.name}/{html.escape(name)}"></a>\n' for name in names)
     site.with_name("published.html").write_text("".join(sorted(links)))
 

@@ -12,38 +12,33 @@ from os.path import relpath
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-NAME, FOLDER = "shardbook.zip", "shardbook"
+NAME = "shardbook.zip"
 BEGIN = 1980, 1, 1, 0, 0, 0  # the first date that an archive can state
-PLACE = re.compile(r'(<span class="offline">)(?:(?!</span>).)*(</span>)', re.S)
+PLACE = re.compile(rb'(<span class="offline">)(?:(?!</span>).)*(</span>)', re.S)
 LINK = (
-    'The whole book is offered as <a href="{path}" download>one archive</a> for '
-    "reading without a network, {size} MB: its pages, notebooks and modules. "
-    "Unpack it, and open <code>{folder}/index.html</code>."
+    'The whole book is offered as <a href="{}" download>one archive</a> for reading '
+    "without a network, {} MB: its pages, notebooks and modules. Unpack it, and open "
+    "<code>shardbook/index.html</code>."
 )
 
 
-def write_links(site, size=0):
-    """Put the link into its places on the pages of a site; without a size, no link."""
-    for page in site.rglob("*.html"):
-        text, path = page.read_text(), relpath(site / NAME, page.parent)
-        link = LINK.format(path=path, size=size, folder=FOLDER) if size else ""
-        if text != (linked := PLACE.sub(rf"\1{link}\2", text)):
-            page.write_text(linked)
-
-
 def write_archive(site):
-    """Write the archive of a site into it, and the links to it."""
-    archive = site / NAME
+    """Write the archive of a site into it, then links to it into its pages."""
+    archive, pages = site / NAME, [*site.rglob("*.html")]
     archive.unlink(missing_ok=True)
-    write_links(site)
     files = sorted(file for file in site.rglob("[!.]*") if file.is_file())
     with ZipFile(archive, "w") as packed:
         for file in files:
             if file.suffix != ".map":
-                entry = ZipInfo.from_file(file, FOLDER / file.relative_to(site))
+                entry = ZipInfo.from_file(file, "shardbook" / file.relative_to(site))
                 entry.date_time = BEGIN
-                packed.writestr(entry, file.read_bytes(), ZIP_DEFLATED, 9)
-    write_links(site, max(1, round(archive.stat().st_size / 1e6)))
+                content = PLACE.sub(rb"\1\2", file.read_bytes())
+                packed.writestr(entry, content, ZIP_DEFLATED, 9)
+    size = max(1, round(archive.stat().st_size / 1e6))
+    for page in pages:
+        if PLACE.search(html := page.read_bytes()):
+            link = LINK.format(relpath(archive, page.parent), size).encode()
+            page.write_bytes(PLACE.sub(rb"\1" + link + rb"\2", html))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def rules() -> list[tuple[str, str, str]]:
 
 def copies() -> dict[Path, str]:
     """Return the files that hold copies, with the text that each should have."""
-    texts = {}
+    texts = module_reference.stubs(ROOT / "docs", ROOT / "src/examples")
     for place, pattern, text in rules():
         for file in ROOT.glob(place):
             old = texts.get(file) or file.read_text()
@@ -47,13 +47,9 @@ def copies() -> dict[Path, str]:
     return texts
 
 
-def stubs() -> dict[Path, str]:
-    """Return the pages of modules, with the text that each should have."""
-    return module_reference.stubs(ROOT / "docs", ROOT / "src/examples")
-
-
 if __name__ == "__main__":
-    for file, text in (copies() | stubs()).items():
-        file.write_text(text)
-    for file in {*ROOT.glob("docs/reference/modules/*.md")} - stubs().keys():
+    wanted = copies()
+    for file in {*ROOT.glob("docs/reference/modules/*.md")} - wanted.keys():
         file.unlink()
+    for file, text in wanted.items():
+        file.write_text(text)

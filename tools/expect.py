@@ -26,11 +26,10 @@ def format_option(text) -> list[str]:
 def replace_expectation(lines, cell, text):
     """Put an expectation into a page's lines, in place of the cell's own."""
     start, end = cell.line, cell.line + cell.header  # below the fence, from 0
-    block, option = lines[start] == "---", format_option(text)
-    gone = option_lines(lines, cell, ["expect"])
-    others = [n for n in range(start, end) if n not in gone and lines[n] != "---"]
-    header = [*(lines[n].removeprefix(":") for n in others), *option]
-    if block or len(option) > 1:
+    gone, option = option_lines(lines, cell, ["expect"]), format_option(text)
+    others = (lines[n] for n in range(start, end) if n not in gone)
+    header = [line.removeprefix(":") for line in others if line != "---"] + option
+    if lines[start] == "---" or len(option) > 1:
         lines[start:end] = ["---", *header, "---"]
     else:
         lines[start:end] = [f":{line}" for line in header]

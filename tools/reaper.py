@@ -20,19 +20,11 @@ import psutil
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
 
 
-def kill_at_end_of_input(pid: int):
+def kill_at_end_of_input(pid):
     """Kill a process when the standard input ends."""
     while os.read(0, 1):
         pass
     os.kill(pid, signal.SIGKILL)
-
-
-def reap_until(pid: int) -> int:
-    """Wait for all children, orphans too, until one has ended; return its exit code."""
-    while True:
-        ended, status = os.waitpid(-1, 0)
-        if ended == pid:
-            return os.waitstatus_to_exitcode(status)
 
 
 def kill_children():
@@ -50,11 +42,12 @@ if __name__ == "__main__":
     for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         signal.signal(number, lambda *_: None)  # the input decides; not inherited
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        watch = threading.Thread(target=kill_at_end_of_input, args=[process.pid])
-        watch.daemon = True
-        watch.start()
-        code = reap_until(process.pid)  # Slurm waits for an orphan that nobody reaps
+        process, ended = subprocess.Popen(command, stdin=subprocess.DEVNULL), 0
+        pid = process.pid
+        threading.Thread(target=kill_at_end_of_input, args=[pid], daemon=True).start()
+        while ended != pid:  # Slurm waits for an orphan that nobody reaps
+            ended, status = os.waitpid(-1, 0)
+        code = os.waitstatus_to_exitcode(status)
     finally:
         kill_children()
         shutil.rmtree(folder, ignore_errors=True)
