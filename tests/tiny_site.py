@@ -23,13 +23,11 @@ class Site:
     def __init__(self, folder: Path, pages: dict, **settings):
         """Write `pages` (path: text) below `folder`/docs and build them."""
         self.folder, self.out = folder, folder / "html"
+        self.settings = {"nb_execution_cache_path": str(folder / "cache")} | settings
         for path, text in pages.items():
             file = folder / "docs" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        if "myst_nb" in settings.get("extensions", ()):  # else it caches outputs here
-            settings.setdefault("nb_execution_cache_path", str(folder / "cache"))
-        self.settings = settings
         self.build()
 
     def __call__(self, path) -> str:
@@ -37,11 +35,11 @@ class Site:
         return (self.out / path).read_text()
 
     def build(self):
-        """Build what has changed; store the warnings."""
+        """Build what has changed; store the warnings, and what else is printed."""
         folders = self.folder / "docs", None, self.out, self.folder / "trees"
-        options = {"confoverrides": self.settings, "status": None}
-        warnings = io.StringIO()
+        status, warnings = io.StringIO(), io.StringIO()
+        options = {"confoverrides": self.settings, "status": status}
         with catch_warnings(action="ignore"), docutils_namespace():
             # Those that are ignored are the theme's own, about Sphinx 11.
             Sphinx(*folders, "html", **options, warning=warnings).build()
-        self.warnings = warnings.getvalue()
+        self.warnings, self.status = warnings.getvalue(), status.getvalue()
