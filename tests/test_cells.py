@@ -1,32 +1,18 @@
 """The build judges every cell, shows what it proves, and runs a page when it must."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import execution
 import pytest
-from tiny_site import HEAD
+from tiny_site import HEAD, Site
 
-from book import marks, program_table
-from book.page import Page, pages
+from book import exercises, notes, program_table
+from book.facts import ROOT
+from book.page import Page
 
-CONF = """
-from pathlib import Path
-from book import exercises, notes
-BOOK = Path().resolve().parent
-notes.CURRENT = BOOK / "programs"
-exercises.WRONG_ANSWERS = BOOK
-extensions = ["cells", "downloads", "myst_nb"]
-html_theme = "sphinx_book_theme"
-execution_modules = str(BOOK / "src/examples")
-nb_execution_mode = "cache"
-nb_output_stderr = "remove-warn"
-suppress_warnings = ["misc.highlighting_failure", "toc.not_included"]
-"""
 FIRST = """
 import os, pathlib, sys
 
@@ -47,7 +33,13 @@ BOX = ":::{{admonition}} Exercise: {0}\n:class: exercise\nFind three.\n:::\n"
 FALSE = {  # the options and the code of a cell -> what the build says
     FIRST: "stderr was found in the cell outputs",
     ":expect: 2\nprint(3)": "cell 2 printed something else",
-    ":tags: [hide-cell]\n:expect: 3\n4": "cell 3 printed something else",
+    ":tags: [hide-cell]\n:expect: 1\nTrue": "-1\n+True",
+    ":expect: ...\nprint(3)": "expects no word, number or type",
+    ":raises: ValueError a\nx = 1": "where `raises` expects ValueError: a",
+    ":raises: ValueError c\nraise ValueError('d')": "ValueError: ...c...",
+    ":raises: ValueError\nraise ValueError('d')": "add a phrase of it",
+    ":expects: 3\nx = 2": "an option that nothing knows: expects",
+    "print(5)": "prints what nothing expects\n5",
     ":tags: [exercise, three]\nanswer = 0\nVerdict(answer >= 3)": "",
     ":tags: [exercise, stub]\nanswer = 3\nVerdict(answer >= 3)": "stub is accepted",
     ":tags: [exercise, wrong]\nanswer = 0\nVerdict(answer > 1)": "\nanswer = 2",
@@ -56,43 +48,32 @@ FALSE = {  # the options and the code of a cell -> what the build says
 }
 LOST = {  # what follows an unexpected error is not judged
     ":check: two\nassert 1 == 2": "cell 1 is not true: two",
-    ":raises: ValueError no\n1 / 0": "raised    ZeroDivisionError: division",
+    ":check: three\nassert True\nx = 'assert x'": "cell 2 asserts nothing: three",
     "import os\n\nos._exit(1)": "cell 3 raised what no option expects\nKernel died",
     ":expect: 5\n6": "",
 }
-TRUE = [
-    ":expect: 0.10\nprint('0.10')",
-    ":raises: ZeroDivisionError division\n1 / 0",
-    ":check: one is one\none = 1\nassert one == 1",
-    ':fold: "Set-up: `x`"\nx = 1',
-    ":expect: 1\nfrom examples.communication import ELSEWHERE\n\nlen(ELSEWHERE)",
-]
 PAGES = {  # two import a module each, one reads a file
-    "index": TRUE,
+    "index": [
+        ":expect: 0.10\nprint('0.10')",
+        "---\nexpect: |\n  1 ... x\n\n  2\n---\nprint('1 and x  \\n\\n2')",
+        "---\nexpect: |2\n    a\n  b\n---\nprint('  a\\n\\x1b[1mb')",
+        ":raises: ZeroDivisionError division\n1 / 0",
+        ":raises: 'KeyError: of ... x'\nraise KeyError('of /t' 'mp/ab/c.py:3 x')",
+        ":raises: ValueError a\nclass IndivisibleError(Exception): ...\n\n"
+        "raise IndivisibleError('a')",
+        "class Picture:\n    _repr_html_ = lambda self: '<svg/>'\n\nPicture()",
+        ":check: one is one\none = 1\nassert one == 1",
+        ':fold: "Set-up: `x`"\nx = 1',
+        ":expect: 1\nfrom examples.communication import ELSEWHERE\n\nlen(ELSEWHERE)",
+    ],
     "first": [":expect: examples.one\nfrom examples import one\n\nprint(one.__name__)"],
     "second": [":tags: [hide-cell]\nimport examples.two"],
     "reader": [":tags: [hide-cell]\nprint(open('data/one.csv').read())"],
 }
-ROW = {"program": "0123", "pages": "index", "collectives": "", "note": ""}
-ROW |= {"machine": "H100"}
 
 
-@pytest.fixture
-def book(tmp_path):
-    """A book without pages, of two more modules, a table, and wrong answers."""
-    modules = shutil.copytree(marks.ROOT / "src/examples", tmp_path / "src/examples")
-    (tmp_path / "docs/data").mkdir(parents=True)
-    for name in "one", "two":
-        (modules / f"{name}.py").touch()
-    for name in re.findall(r"exercise, (\w+)", str(FALSE)):
-        (tmp_path / f"{name}.toml").write_text(WRONG)
-    (tmp_path / "docs/data/one.csv").write_text("1,2")
-    (tmp_path / "docs/conf.py").write_text(CONF)
-    return tmp_path
-
-
-def write(book, name, cells):
-    """Write a page of the book."""
+def write_page(name, cells):
+    """Return the text of a page."""
     data = "data/one.csv" * (name == "reader")
     head = HEAD.replace("kernelspec:", f"needs: jax\ndata: '{data}'\nkernelspec:")
     parts = [f"{head}# Page\n\nSome prose.\n"]
@@ -100,77 +81,89 @@ def write(book, name, cells):
         stub = re.search(r"exercise, (\w+)", cell)
         parts += [BOX.format(stub[1])] if stub else []
         parts.append(f"```{{code-cell}}\n{cell}\n```\n")
-    (book / f"docs/{name}.md").write_text("\n".join(parts))
+    return "\n".join(parts)
 
 
-def build(book):
-    """Build the book; return the status, what is printed, and the pages that ran."""
-    command = [sys.executable, "-m", "sphinx", "-W", "-j2", "docs", "html"]
-    paths = f"{marks.ROOT}/docs/_ext{os.pathsep}{marks.ROOT}/src"
-    env = os.environ | {"PYTHONPATH": paths, "SHARDBOOK_CACHE": str(book / "cache")}
-    done = subprocess.run(
-        command, cwd=book, env=env, text=True, capture_output=True, check=False
-    )
-    output = done.stdout + done.stderr
-    ran = re.findall(r"/(\w+)\.md: Executing notebook", output)
-    return done.returncode, output, {*ran}
+@pytest.fixture
+def make_book(tmp_path, monkeypatch):
+    """Return what builds a book of these pages, three modules, and wrong answers."""
+    monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(notes, "CURRENT", tmp_path / "programs")
+    monkeypatch.setattr(exercises, "WRONG_ANSWERS", tmp_path)
+    for name in re.findall(r"exercise, (\w+)", str(FALSE)):
+        (tmp_path / f"{name}.toml").write_text(WRONG)
+    for name in "__init__", "one", "two":
+        (tmp_path / f"{name}.py").touch()
+    shutil.copy(ROOT / "src/examples/communication.py", tmp_path)
+
+    def make_book(pages):
+        files = {f"{name}.md": write_page(name, cells) for name, cells in pages.items()}
+        return Site(
+            tmp_path,
+            files | {"data/one.csv": "1,2"},
+            extensions=["cells", "downloads", "myst_nb"],
+            html_theme="sphinx_book_theme",
+            execution_modules=str(tmp_path),
+            nb_execution_mode="cache",
+            nb_output_stderr="remove-warn",
+            suppress_warnings=["misc.highlighting_failure", "toc.not_included"],
+        )
+
+    return make_book
 
 
-def test_each_failure_is_named_in_each_build_and_errors_run_again(book):
-    write(book, "index", FALSE)
-    write(book, "lost", LOST)
-    wanted = [*FALSE.values(), *LOST.values(), "1 of its programs are not kept"]
+def pages_run(site):
+    """Return the pages that the last build played."""
+    return {*re.findall(r"/(\w+)\.md: Executing notebook", site.status)}
+
+
+def test_each_build_reports_each_failure_and_errors_run_again(make_book):
+    site = make_book({"index": FALSE, "lost": LOST})
+    text = (site.folder / "docs/index.md").read_text()
+    line = text.split("\n").index(":expect: 2")
+    wanted = [f"index.md:{line}: ", "1 of its programs are not kept"]
     for ran in {"index", "lost"}, {"lost"}:
-        status, output, pages = build(book)
-        assert (status, pages) == (1, ran), output
-        assert [words for words in wanted if words not in output] == [], output
-    line = (book / "docs/index.md").read_text().split("\n").index(":expect: 2")
-    assert f"index.md:{line}: " in output
+        assert pages_run(site) == ran
+        for words in [*FALSE.values(), *LOST.values(), *wanted]:
+            assert words in site.warnings
+        site.build()
 
 
-def test_pages_show_what_they_prove_and_run_again_when_they_must(book):
-    for name, cells in PAGES.items():
-        write(book, name, cells)
-    status, output, ran = build(book)
-    assert (status, ran) == (0, {*PAGES}), output
-    page, notebook, text = (
-        (book / f"html/index.{kind}").read_text() for kind in ("html", "ipynb", "md")
-    )
+def test_pages_show_what_they_prove_and_run_again_when_they_must(make_book):
+    site = make_book(PAGES)
+    assert (site.warnings, pages_run(site)) == ("", {*PAGES})
+    html, notebook, text = (site(f"index.{kind}") for kind in ("html", "ipynb", "md"))
     kind = '<p class="kind">ZeroDivisionError</p>'
     for words in "Checked: one is one", "Set-up: <code>x</code>", kind:
-        assert words in page
+        assert words in html
     for words in '"raises-exception"', "# Checked: one is one", '"0.10\\n"':
         assert words in notebook
-    assert "Traceback" not in page + notebook
+    assert not re.search("Traceback|/tmp/ab", html + notebook)
     assert "```python\nprint('0.10')\n```\n\n```text\n0.10\n```" in text
     assert "```text\nZeroDivisionError: division by zero\n```" in text
-    (book / "src/examples/one.py").write_text("# another line\n")
-    (book / "docs/data/one.csv").write_text("3,4")
-    for name, old, new in ("second", "Some", "Other"), ("index", ": 0.10", ": 0.20"):
-        file = book / f"docs/{name}.md"
+    (site.folder / "one.py").write_text("# another line\n")
+    for name, old, new in (
+        ("data/one.csv", "1,2", "3,4"),
+        ("second.md", "Some", "Other"),
+        ("index.md", ": 0.10", ": 0.20"),
+    ):
+        file = site.folder / "docs" / name
         file.write_text(file.read_text().replace(old, new))
-    status, output, ran = build(book)
-    assert (status, ran) == (1, {"first", "reader"})
-    assert "-0.20\n+0.10" in output
-    assert "3,4" in (book / "html/reader.html").read_text()
-    assert "Other prose" in (book / "html/second.html").read_text()
+    site.build()
+    assert pages_run(site) == {"first", "reader"}
+    assert "-0.20\n+0.10" in site.warnings
+    assert "3,4" in site("reader.html")
+    assert "Other prose" in site("second.html")
 
 
-def test_a_key_is_of_the_environment_and_the_rows_of_programs(book, monkeypatch):
-    write(book, "index", TRUE)
-    page = Page(book / "docs/index.md", book / "docs")
+def test_a_page_runs_again_in_another_environment_or_with_other_rows(monkeypatch):
+    page = Page(Path("a.md"), Path(), source=write_page("a", ["1"]))
+    row = dict.fromkeys(execution.COLUMNS, "") | {"machine": "H100", "pages": "a"}
     keys = set()
     for environment, size in ("", 77), ("another", 77), ("", 78):
-        rows = [ROW | {"temporaries": size}]
+        rows = [row | {"temporaries": size}]
         monkeypatch.setattr(program_table, "read_rows", lambda rows=rows: rows)
         settings = {"execution_environment": environment, "execution_modules": "none"}
         app = SimpleNamespace(config=SimpleNamespace(**settings))
         keys.add(execution.page_key(app, page))
     assert len(keys) == 3
-
-
-def test_a_process_that_a_page_starts_ends_with_its_kernel():
-    for page in pages(marks.ROOT / "docs"):
-        code = "\n".join(cell.source for cell in page.code)
-        tied = "--pdeathsig=KILL" in code
-        assert tied or "subprocess.Popen" not in code, page.name
