@@ -1,68 +1,47 @@
 """The front page's map and ways have the titles and minutes of the pages."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from book import reading_map
+from book import contents, reading_map
+from book.facts import ROOT
 from book.page import Page
 
-DOCS = Path(__file__).parents[1] / "docs"
-MAP = "One: What is `one`?\nTwo < One: And two?\nThree < One: Or three?\nLists: Where?"
-WAY = "Both\n- x: You do x.\n- y\nAt its end you know `y`."
-INDEX = "".join(
-    f"```{{toctree}}\n:caption: {part}\n{pages}\n```\n\n"
-    for part, pages in {"One": "x", "Two": "y\nz", "Three": "z", "Lists": "z"}.items()
-)
-PAGES = {
-    "index": f"# Book\n\n{INDEX}",
-    "x": "# The x & more\n\n*Before this page: nothing. About 25 minutes.*\n",
-    "y": "# `y` itself\n\n*Before this page: [x](x.md). About 40\nminutes.*\n",
-    "z": "# Z\n",
-}
+DOCS = ROOT / "docs"
+INDEX = Page(DOCS / "index.md", DOCS)
+MAP, *WAYS = (each.content for each in INDEX.blocks if each.name in reading_map.TEXT)
+TIME = re.compile(r"(?:(\d+) h)?(?: ?(\d+) min)?")
 
 
-@pytest.fixture
-def index(tmp_path):
-    for name, text in PAGES.items():
-        (tmp_path / f"{name}.md").write_text(text)
-    return Page(tmp_path / "index.md", tmp_path)
+def read_time(text):
+    """Return the minutes of `1 h 20 min`."""
+    hours, minutes = TIME.fullmatch(text).groups("0")
+    return 60 * int(hours) + int(minutes)
 
 
-def words(html):
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+def test_the_map_has_each_part_with_its_pages():
+    html = reading_map.map_html(INDEX, MAP)
+    lines = reading_map.map_text(INDEX, MAP).splitlines()
+    for line, (name, pages) in zip(lines, contents.parts(DOCS), strict=True):
+        assert line.startswith(f"- **[{name}]({pages[0].name}.md)** (")
+        assert f"{len(pages)} page" in line
+        assert all(f'href="{page.name}.html"' in html for page in pages)
 
 
-def test_the_map_has_a_box_for_each_part_below_the_one_that_leads_there(index):
-    html = reading_map.map_html(index, MAP)
-    assert words(html) == (
-        "One What is one ? 1 page, 25 min The x &amp; more "
-        "Two after One And two? 2 pages, over 40 min y itself Z "
-        "Three after One Or three? 1 page Z Lists Where? 1 page Z"
-    )
-    assert 'href="y.html"><code>y</code> itself</a>' in html
-    assert html.count('</div><ul><li><div class="part">') == 1  # Two, after One
-    line = "- **[Two](y.md)** (after One; 2 pages, over 40 min): And two?"
-    assert line in reading_map.map_text(index, MAP).splitlines()
-    with pytest.raises(ValueError, match="needs these parts, in order: One, Two"):
-        reading_map.map_html(index, MAP.replace("One:", "None:"))
-
-
-def test_a_way_has_the_sum_of_its_minutes(index):
-    text = "Both 1 h 5 min The x &amp; more 25 min You do x. y itself 40 min At its end"
-    assert words(reading_map.ways_html(index, WAY)) == f"{text} you know y ."
-    assert reading_map.ways_text(index, WAY) == (
-        "**Both** (1 h 5 min)\n\n- [The x & more](x.md), 25 min: You do x.\n"
-        "- [`y` itself](y.md), 40 min\n\nAt its end you know `y`."
-    )
-    with pytest.raises(ValueError, match=r"no pages whose heads state .*'z'"):
-        reading_map.ways_html(index, WAY.replace("- y", "- z"))
+@pytest.mark.parametrize("content", WAYS)
+def test_a_way_has_the_minutes_of_its_pages_and_their_sum(content):
+    text = reading_map.ways_text(INDEX, content)
+    for name in re.findall(r"^- ([\w/-]+)", content, re.M):
+        page = Page(DOCS / f"{name}.md", DOCS)
+        stated = re.search(r"About\s+(\d+)\s+minutes", page.text)[1]
+        assert f"- [{page.title}]({name}.md), {stated} min" in text
+    for way in text.split("** ("):
+        total, _, pages = way.partition(")\n")
+        minutes = re.findall(r"^- \[.*\), (\d+) min", pages, re.M)
+        assert not minutes or read_time(total) == sum(map(int, minutes))
 
 
 def test_an_hour_is_enough_for_the_pages_of_an_hour():
-    hour = next(
-        each for each in Page(DOCS / "index.md", DOCS).blocks if each.name == "ways"
-    )
-    ((_, steps, _),) = reading_map.read_ways(hour.content, DOCS)
-    assert 45 <= sum(map(reading_map.minutes, steps)) <= 60
+    total = re.search(r"\((.*)\)", reading_map.ways_text(INDEX, WAYS[0]))[1]
+    assert 45 <= read_time(total) <= 60
