@@ -1,14 +1,9 @@
 """The gate runs every step, names what is red, and repeats what waits for a clock."""
 
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gate
-import psutil
 import pytest
 from gate import Step
 
@@ -19,28 +14,22 @@ with open("ran", "a") as file:
     print(*sys.argv[1:3], file=file)
 exec(Path(f"{sys.argv[1]}.py").read_text())
 """
-LINT = "docs/a.py:1:2: E501 long\nb.py:3: ab ==> cd"
-DOCS = "/x/docs/start/a.md:12: WARNING: cell 1 differs [cells.expect]"
-LINKS = "[ERROR] file:///x/a.html#b | Cannot find fragment"
-FUZZ = "FAILED tests/a/fuzz_a.py::test_b[1, 2] - late\n= 1 failed, 3 passed in 2s ="
-TESTS = (
-    "12 tests of 3 files had passed\n= 7 passed in 2s =\nERROR tests/test_a.py - late"
+LOGS = {  # step -> what is red in its log, and the session that repeats this
+    "lint": ("docs/a.py:1:2: E501 long", "lint"),
+    "docs": (
+        "/x/docs/start/a.md:12: WARNING: cell 1 [cells.expect]",
+        "page -- start/a",
+    ),
+    "links": ("[ERROR] file:///x/a.html#b | Cannot find fragment", "links"),
+    "fuzz": (
+        "FAILED tests/a/fuzz_a.py::test_b[1, 2] - late",
+        "fuzz -- 'tests/a/fuzz_a.py::test_b[1, 2]'",
+    ),
+    "tests": ("ERROR tests/test_a.py - late", "tests -- tests/test_a.py"),
+}
+PASSED = (
+    "12 tests of 3 files had passed\n= 7 passed in 2s =\n= 1 failed, 3 passed in 2s ="
 )
-REDS = """\
-RED lint: docs/a.py:1:2: E501 long
-    nox -s lint
-RED lint: b.py:3: ab ==> cd
-    nox -s lint
-RED docs: /x/docs/start/a.md:12: WARNING: cell 1 differs [cells.expect]
-    nox -s page -- start/a
-RED links: [ERROR] file:///x/a.html#b | Cannot find fragment
-    nox -s links
-RED fuzz: FAILED tests/a/fuzz_a.py::test_b[1, 2] - late
-    nox -s fuzz -- 'tests/a/fuzz_a.py::test_b[1, 2]'
-RED tests: ERROR tests/test_a.py - late
-    nox -s tests -- tests/test_a.py
-22 passed, 6 failed
-"""
 ONE = Step("one", "one", gate.NOTHING)
 
 
@@ -62,11 +51,14 @@ def sessions_run():
 
 
 def test_one_run_names_all_that_is_red_and_the_commands(capsys):
-    logs = {"lint": LINT, "docs": DOCS, "links": LINKS, "fuzz": FUZZ, "tests": TESTS}
-    write_sessions(**{k: f"print('''{v}'''); sys.exit(1)" for k, v in logs.items()})
-    steps = [step for step in gate.STEPS if step.name in logs]
+    end = ""
+    for name, (line, again) in LOGS.items():
+        write_sessions(**{name: f"print({PASSED!r}, {line!r}, sep='\\n'); sys.exit(1)"})
+        end += f"RED {name}: {line}\n    nox -s {again}\n"
+    steps = [step for step in gate.STEPS if step.name in LOGS]
     assert not gate.run_steps(steps, 0)
-    assert capsys.readouterr().out.endswith(REDS)
+    end += f"{22 * len(LOGS)} passed, {len(LOGS)} failed\n"
+    assert capsys.readouterr().out.endswith(end)
     assert len(sessions_run()) == len(steps)  # numbers are not repeated
     write_sessions(one="print('ERROR: no exit code')")
     assert gate.run_steps([ONE], 0)
@@ -92,41 +84,3 @@ def test_what_waits_for_a_clock_is_repeated_alone_at_most_twice(failing, capsys)
     text = capsys.readouterr().out
     assert text.count("REPEATED one: tests/test_a.py::test_b\n") == 2
     assert text.count("RED one: ") == (failing == 3)
-
-
-@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
-def test_children_of_a_step_end_with_it_and_at_a_signal(number):
-    """A shell that starts this in the background lets its programs ignore SIGINT."""
-    sleep = "[sys.executable, '-c', 'import time; time.sleep(999)']"
-    child = f"child = subprocess.Popen({sleep}); Path('new').write_text(str(child.pid))"
-    write_sessions(one=f"{child}\nPath('new').rename('pid'); {number} and child.wait()")
-    program = "import gate, signal; gate.NOX = 'python', 'nox.py'; "
-    program += "signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program += "gate.STEPS = [gate.Step('one', 'one')]; print(gate.main('0'))"
-    env = os.environ | {"PYTHONPATH": str(Path(gate.__file__).parent)}
-    with subprocess.Popen([sys.executable, "-c", program], env=env) as process:
-        while not Path("pid").exists():
-            time.sleep(0.05)  # the limit of a test ends a hang
-        if number:
-            process.send_signal(number)
-        assert bool(process.wait()) == bool(number)
-    child = int(Path("pid").read_text())
-    while psutil.pid_exists(child) and psutil.Process(child).status() != "zombie":
-        time.sleep(0.05)
-
-
-def test_a_weekly_part_does_not_run_again_where_it_was_green(monkeypatch):
-    monkeypatch.setattr(os, "environ", {**os.environ})
-    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: commit)
-    a, b, c = (Step(name, name, gate.NOTHING) for name in "abc")
-    write_sessions(a="", b="sys.exit(1)", c="")
-    gate.LAST_GREEN.parent.mkdir()
-    gate.LAST_GREEN.write_text("part,commit,day\nc,1234567,2026-11-26\n")
-    commit = "1234567"
-    assert not gate.run_parts([a, b, c])
-    assert not gate.run_parts([a, b, c])
-    commit = "7654321"
-    assert gate.run_parts([a, c])
-    assert sessions_run() == ["a", "b", "b", "a", "c"]
-    rows = [row.split(",")[:2] for row in gate.LAST_GREEN.read_text().split()]
-    assert rows[1:] == [["a", commit], ["c", commit]]

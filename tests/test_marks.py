@@ -17,12 +17,10 @@ FILES = {
     "tests/conftest.py": 'pytest_plugins = ["incremental"]\n',
     "src/examples/halo.py": "width = 1\n",
     "src/examples/lu.py": "n = 1\n",
-    "tools/measure.py": 'PROGRAM = "tools/play.py"\n'
-    "def make_test(module):\n    def test_a():\n"
-    "        assert (module.width, 'data/halo.csv')\n    return test_a\n",
-    "tests/halo/test_halo.py": "import measure\nfrom examples import halo\n"
-    "test_a = measure.make_test(halo)\n",
-    "tests/lu/test_lu.py": "from examples import lu\ndef test_b():\n    assert lu.n\n",
+    "tools/measure.py": "def test_a():\n    assert 'play.py halo.csv'\n",
+    "tests/halo/test_halo.py": "from measure import test_a\nimport examples.halo\n",
+    "tests/lu/test_lu.py": "import os\nfrom examples import lu\n"
+    "def test_b():\n    assert lu.n and 'FAIL' not in os.environ\n",
     "tests/test_engine.py": "def test_c():\n    pass\n",
     ".gitignore": "__pycache__/\n",
 }
@@ -37,27 +35,19 @@ for name in "src/book/marks.py", "tests/incremental.py":
 ALL = {"test_a", "test_b", "test_c"}
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
+@pytest.fixture
+def project(tmp_path, monkeypatch):
     """Make a checkout of two modules, and marks of their tests beside it."""
-    folder = tmp_path_factory.mktemp("original")
+    monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "project"
     for name, text in FILES.items():
-        file = folder / "project" / name
+        file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     for words in ("init", "-q"), ("add", "-A"):
-        subprocess.run(["git", *words], cwd=folder / "project", check=True)
-    marks_of_it = {"SHARDBOOK_CACHE": str(folder / "cache")}
-    assert run(folder / "project", **marks_of_it) == (0, ALL)
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    assert run(folder) == (0, ALL)
     return folder
-
-
-@pytest.fixture
-def project(original, tmp_path, monkeypatch):
-    """Copy the checkout and its marks."""
-    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "project"
 
 
 def run(folder, *words, **variables):
@@ -71,24 +61,17 @@ def run(folder, *words, **variables):
     return done.returncode, {name for name in ALL if f"::{name} " in done.stdout}
 
 
+def append(file, text):
+    with file.open("a") as opened:
+        opened.write(text)
+
+
 def count_marks() -> int:
     return sum(1 for _ in marks.cache_folder().glob("marks/*"))
 
 
-def test_another_checkout_leaves_out_what_has_passed(project):
-    assert run(project) == (0, {"test_c"})
-    assert run(project, JAX_ENABLE_X64="1") == (0, ALL)
-    (project / "docs/data.csv").touch()  # which git does not know
-    assert run(project) == (0, ALL)
-
-
-def test_workers_mark_and_leave_out_the_same(project):
-    (project / "src/examples/halo.py").write_text("width = 2\n")
-    assert run(project, "-pxdist", "-n2") == (0, {"test_a", "test_c"})
-    assert count_marks() == 3
-
-
-def test_a_change_runs_what_depends_on_it(project):
+def test_a_change_runs_what_depends_on_it(project, tmp_path):
+    project = shutil.copytree(project, tmp_path / "another")
     for changed, again in (
         (APART, set()),
         ("docs/data/halo.csv", {"test_a"}),
@@ -99,40 +82,32 @@ def test_a_change_runs_what_depends_on_it(project):
         ("pyproject.toml", {"test_a", "test_b"}),
     ):
         for name in changed.split():
-            with (project / name).open("a") as file:
-                file.write("\n")
+            append(project / name, "\n")
         subprocess.run(["git", "add", "-A"], cwd=project, check=True)
         assert run(project) == (0, again | {"test_c"})
+    append(project / "src/examples/halo.py", "\n")
+    assert run(project, "-pxdist", "-n2") == (0, {"test_a", "test_c"})
+    assert run(project, JAX_ENABLE_X64="1") == (0, ALL)
+    two_weeks_ago = 2 * (time.time() - marks.LIFE - 1,)
+    for mark in marks.cache_folder().glob("marks/*"):
+        os.utime(mark, two_weeks_ago)
+    assert run(project) == (0, ALL)
+    (project / "docs/data.csv").touch()  # which git does not know
+    assert run(project) == (0, ALL)
 
 
-def test_only_a_file_whose_tests_have_all_run_and_passed_is_marked(project):
+def test_only_a_file_whose_tests_have_all_run_and_passed_has_a_mark(project):
+    assert run(project, "tests/lu", FAIL="1")[0] == 1
+    assert count_marks() == 1
     shutil.rmtree(marks.cache_folder())
     for words in ["-k", "test_a"], ["tests/halo"], ["-x"]:
         assert run(project, *words)[0] == 0
-    assert count_marks() == 0
     skip = "import pytest\ndef test_a():\n    pytest.skip('no')\n"
     (project / "tests/halo/test_halo.py").write_text(skip)
-    with (project / "tests/lu/test_lu.py").open("a") as file:
-        file.write("    open(lu.__file__, 'a').write('# changed')\n")
+    change = "    open(lu.__file__, 'a').write('# changed')\n"
+    append(project / "tests/lu/test_lu.py", change)
     assert run(project) == (0, ALL)
     assert count_marks() == 0
-
-
-def test_a_failure_deletes_the_mark_of_the_same_content(project):
-    text = "import os\ndef test_a():\n    assert 'FAIL' not in os.environ\n"
-    (project / "tests/halo/test_halo.py").write_text(text)
-    assert run(project) == (0, {"test_a", "test_c"})
-    assert count_marks() == 3
-    assert run(project, "tests/halo/test_halo.py", FAIL="1")[0] == 1
-    assert count_marks() == 2
-
-
-def test_a_mark_is_void_after_two_weeks(project):
-    marks.write_mark("key", "text")
-    assert marks.read_mark("key") == "text"
-    old = time.time() - marks.LIFE - 1
-    os.utime(marks.cache_folder() / "marks/key", (old, old))
-    assert marks.read_mark("key") is None
 
 
 @pytest.mark.weekly
