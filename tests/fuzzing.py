@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, zip_longest
-from operator import itemgetter
 from pathlib import Path
 
 import hypothesis
@@ -137,14 +136,14 @@ def draw_outcomes(target) -> set[str]:
 
 
 @st.composite
-def meshes(draw, names, kinds=KINDS):
-    """Draw a mesh of 1 to 12 devices with these axes, and perhaps one more."""
-    names = list(names)
+def meshes(draw, target):
+    """Draw a mesh of 1 to 12 devices, of a target's axes and perhaps one more."""
+    names = [*target.axes]
     if draw(st.integers(0, 3)) == 3:
         names.insert(draw(st.integers(0, len(names))), "other")
     shapes = product(range(1, DEVICES + 1), repeat=len(names))
     shape = draw(st.sampled_from([s for s in shapes if math.prod(s) <= DEVICES]))
-    kind = draw(st.sampled_from(kinds))
+    kind = draw(st.sampled_from(target.kinds))
     own = st.sampled_from(KINDS[:2]) if kind == "mixed" else st.just(kind)
     return [[name, size, draw(own)] for name, size in zip(names, shape, strict=True)]
 
@@ -156,7 +155,7 @@ def cases(draw, target):
     under = target.under if given != "list" else ("nothing",)
     return {
         "target": target.name,
-        "mesh": draw(meshes(target.axes, target.kinds)),
+        "mesh": draw(meshes(target)),
         "given": given,
         "under": draw(st.sampled_from(under)),
         "strict": draw(st.booleans()),
@@ -189,7 +188,8 @@ def judge(case, target, p) -> str:
     """Compare what the module returns with the reference."""
     copies = 2 if case["under"] in ("vmap", "scan") else 1
     seeds = [case["seed"] + 1000 * copy for copy in range(copies)]
-    drawn = [draw_arrays(target, p, seed) for seed in seeds]
+    drawn = [target.arrays(p, np.random.default_rng(seed)) for seed in seeds]
+    drawn = [[cast(np.asarray(a), p["dtype"]) for a in arrays] for arrays in drawn]
     positions = target.differentiate if case["under"] == "grad" else ()
     positions = [i for i in positions if is_inexact(drawn[0][i])]
     try:
@@ -210,12 +210,6 @@ def judge(case, target, p) -> str:
     for arrays, result, wanted in zip(drawn, results, expected, strict=True):
         check(p, arrays, result, wanted)
     return "right"
-
-
-def draw_arrays(target, p, seed) -> tuple:
-    """Return the arrays of a case, of its dtype."""
-    arrays = target.arrays(p, np.random.default_rng(seed))
-    return tuple(cast(np.asarray(array), p["dtype"]) for array in arrays)
 
 
 def cast(array, dtype) -> np.ndarray:
@@ -272,7 +266,9 @@ def call_target(case, target, p, drawn, positions) -> list:
     results = jax.device_get(TRANSFORMS[case["under"]](f)(*arrays))
     if not is_batch:
         return [results]
-    return [jax.tree.map(itemgetter(i), results) for i in range(len(drawn))]
+    return [
+        jax.tree.map(lambda array, i=i: array[i], results) for i in range(len(drawn))
+    ]
 
 
 # ------------------------------------------------------------------------- checks
@@ -281,21 +277,19 @@ def call_target(case, target, p, drawn, positions) -> list:
 def weighted_sum(results):
     """Return the sum of all results that have a derivative, with random weights."""
     random = np.random.default_rng(1)
-    leaves = [leaf for leaf in jax.tree.leaves(results) if is_inexact(leaf)]
-    terms = [
-        leaf * np.asarray(random.normal(size=leaf.shape), leaf.dtype) for leaf in leaves
-    ]
-    return sum(term.sum().real.astype(float) for term in terms)
+    total = 0
+    for leaf in filter(is_inexact, jax.tree.leaves(results)):
+        weights = np.asarray(random.normal(size=leaf.shape), leaf.dtype)
+        total += (leaf * weights).sum().real.astype(float)
+    return total
 
 
 def check_slope(target, p, arrays, i, slope):
     """Compare the gradient in an argument with differences, in a random direction."""
     arrays, eps = [*map(double, arrays)], float(jnp.finfo(slope.dtype).eps)
     random = np.random.default_rng(2).normal(size=(*slope.shape, 2)) @ [1, 1j]
-    way, h = (
-        cast(random, arrays[i].dtype),
-        1e-6 * max(1, np.abs(arrays[i]).max(initial=0)),
-    )
+    way = cast(random, arrays[i].dtype)
+    h = 1e-6 * max(1, np.abs(arrays[i]).max(initial=0))
 
     def rise(step):
         moved = [*arrays[:i], arrays[i] + step * way, *arrays[i + 1 :]]

@@ -4,11 +4,11 @@ import ast
 import re
 
 import fuzzing
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from jax import lax
 
 from examples import lu
 
@@ -40,35 +40,36 @@ def run(call, reference=np.sin, refusals=(), **changes):
 
 
 @pytest.mark.parametrize("under", fuzzing.TRANSFORMS)
-def test_right_passes_and_wrong_fails(under):
-    assert run(jnp.sin, under=under) == "right"
+@pytest.mark.parametrize("given", fuzzing.GIVEN[:-1])  # lists are passed alone
+def test_right_passes_and_wrong_fails(under, given):
+    assert run(jnp.sin, under=under, given=given) == "right"
     with pytest.raises(AssertionError):
-        run(lambda a: jnp.sin(a) * 1.001, under=under)
+        run(lambda a: jnp.sin(a) * 1.001, under=under, given=given)
 
 
-def test_missing_gradient_fails():
-    with pytest.raises(AssertionError, match="the gradient in argument 0"):
-        run(lambda a: jax.lax.stop_gradient(jnp.sin(a)), under="grad")
+def test_a_refusal_passes_where_there_is_no_answer_or_it_is_admitted():
+    assert run(refuse, refuse) == "refused"
+    assert run(refuse, refusals=("a {}",), given="jax") == "refused"
 
 
 @pytest.mark.parametrize(
     ("call", "options", "message"),
     [
+        (
+            lambda a: lax.stop_gradient(jnp.sin(a)),
+            {"under": "grad"},
+            "the gradient in ",
+        ),
         (lambda a: jnp.dot(a, jnp.ones(3)), {"reference": refuse}, "TypeError: "),
         (refuse, {"refusals": ("a {}",)}, "ValueError: a "),  # NumPy's plain call
         (refuse, {"given": "jax"}, "ValueError: a "),  # not admitted
         (jnp.sin, {"reference": refuse}, "no error for: "),
     ],
-    ids=["not of a module", "plain call", "not admitted", "no answer"],
+    ids=["no gradient", "not of a module", "plain call", "not admitted", "no answer"],
 )
-def test_wrong_refusal_fails(call, options, message):
+def test_other_outcomes_fail(call, options, message):
     with pytest.raises(AssertionError, match=message):
         run(call, **options)
-
-
-def test_right_refusal_passes():
-    assert run(refuse, refuse) == "refused"
-    assert run(refuse, refusals=("a {}",), given="jax") == "refused"
 
 
 def find_entrances(file) -> set[str]:

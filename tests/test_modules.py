@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from cases import each_week
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src/examples").glob("[!_]*.py"))
@@ -48,12 +49,7 @@ print(jax.device_count())
 
 
 @pytest.mark.parametrize(
-    ("devices", "first"),
-    [
-        (1, 0),
-        (8, 1),
-        *(pytest.param(*c, marks=pytest.mark.weekly) for c in [(1, 1), (8, 0)]),
-    ],
+    ("devices", "first"), [(1, 0), (8, 1), each_week(1, 1), each_week(8, 0)]
 )
 def test_a_copy_runs_alone(devices, first, run, tmp_path, monkeypatch):
     """In the gate each once, but those that run as commands: half on one device."""
