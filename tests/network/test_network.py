@@ -2,7 +2,7 @@
 
 import csv
 from functools import partial
-from itertools import permutations
+from itertools import count, permutations
 from pathlib import Path
 
 import jax
@@ -12,6 +12,7 @@ import pytest
 from cases import each_week
 from jax import lax
 from jax.sharding import AxisType
+from on_devices import devices, noise
 
 from examples.communication import Collective, Program, measure
 from examples.network import leaving, messages, sum_by_hosts
@@ -20,13 +21,8 @@ P = jax.P
 ROOT = Path(__file__).parents[2]
 
 
-def mesh_of(shape, kind=AxisType.Explicit):
-    devices = np.array(jax.devices())[: np.prod(shape)].reshape(shape)
-    return jax.sharding.Mesh(devices, ("x", "y"), axis_types=(kind,) * 2)
-
-
-def summed(x):
-    return sum_by_hosts(x, inner="y", outer="x")
+def summed(x, outer="x"):
+    return sum_by_hosts(x, inner="y", outer=outer)
 
 
 def flat(x):
@@ -46,14 +42,20 @@ def flat(x):
     ],
 )
 def test_it_is_the_sum_of_the_blocks_and_a_host_sends_a_part(shape, kind):
-    """What crosses hosts is one all-reduce; a sum of all at once sends more."""
+    """What crosses hosts is one all-reduce; a sum of all at once sends more.
+
+    Arrays of NumPy and those cut otherwise are laid out.
+    """
     rows, columns = shape
     count = rows * columns
     numbers = np.random.default_rng(0).integers(-9, 9, (count, 24, 2))
-    with jax.set_mesh(mesh_of(shape, kind)):
-        x = jax.device_put(numbers.reshape(-1, 2).astype(np.float32), P(("x", "y")))
+    given = numbers.reshape(-1, 2).astype(np.float32)
+    with devices(shape, kind):
+        x = jax.device_put(given, P(("x", "y")))
         run = jax.jit(summed).lower(x).compile()
         total, inside, around = run(x), measure(run), measure(flat, x)
+        for other in given, jax.device_put(given, P("y")):
+            assert np.array_equal(summed(other), total)
     assert np.array_equal(total, numbers.sum(0))
     assert total.sharding.is_fully_replicated
     hosts, block = np.repeat(range(rows), columns).tolist(), 4 * 24 * 2
@@ -65,54 +67,24 @@ def test_it_is_the_sum_of_the_blocks_and_a_host_sends_a_part(shape, kind):
     assert steps == [("all-reduce", block // columns)] * (rows > 1)
 
 
-def test_it_keeps_the_dtype():
-    with jax.set_mesh(mesh_of((2, 4))):
-        for dtype in "float32", "bfloat16", "complex64", "int32":
-            x = jax.ShapeDtypeStruct((64,), dtype)
-            assert jax.eval_shape(summed, x).dtype == dtype
-
-
-@pytest.mark.parametrize("kind", [AxisType.Explicit, each_week(AxisType.Auto)])
-def test_arrays_of_numpy_and_those_cut_otherwise_are_laid_out(kind):
-    numbers = np.arange(128, dtype=np.float32)
-    with jax.set_mesh(mesh_of((2, 4), kind)):
-        for x in numbers, jax.device_put(numbers, P("y")):
-            assert np.array_equal(summed(x), numbers.reshape(8, 16).sum(0))
-
-
-@pytest.mark.parametrize(
-    ("x", "outer", "words"),
-    [
-        (np.ones(64, bool), "x", "bool does not add up: pass an array of"),
-        ([1.0] * 64, "x", "list does not add up: pass an array of"),
-        (np.ones(24), "x", "cannot be cut into 8 blocks of 4 parts"),
-        (np.ones(()), "x", "cannot be cut into 8 blocks of 4 parts"),
-        (np.ones(64), "host", "no mesh axis .*host"),
-    ],
-    ids=["truth", "list", "parts", "scalar", "axis"],
-)
-def test_what_cannot_be_summed_is_refused(x, outer, words):
-    with jax.set_mesh(mesh_of((2, 4))), pytest.raises(ValueError, match=words):
-        sum_by_hosts(x, inner="y", outer=outer)
-
-
-def test_its_gradient_is_that_of_psum():
-    weights = np.arange(8, dtype=np.float32)
-    with jax.set_mesh(mesh_of((2, 4))):
-        x = jax.device_put(np.sin(np.arange(64, dtype=np.float32)), P(("x", "y")))
-        gradients = [
-            jax.jit(jax.grad(lambda x, f=f: (weights * f(x) ** 2).sum()))(x)
+def test_its_gradient_is_that_of_psum_and_its_dtype_that_of_the_blocks():
+    with devices((2, 4)):
+        x = jax.device_put(noise(64, dtype=np.float32), P(("x", "y")))
+        ours, theirs = (
+            jax.jit(jax.grad(lambda x, f=f: (f(x) ** 3).sum()))(x)
             for f in (summed, flat)
-        ]
-    np.testing.assert_allclose(*gradients, rtol=1e-5)
-    assert gradients[0].sharding.is_equivalent_to(x.sharding, 1)
+        )
+        for dtype in "float32", "bfloat16", "complex64", "int32":
+            assert jax.eval_shape(summed, x.astype(dtype)).dtype == dtype
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    assert ours.sharding.is_equivalent_to(x.sharding, 1)
 
 
 # --------------------------------------------------------------------- who sends what
 
 
-def collective(kind, groups, size=24, times=1):
-    return Collective(kind, size, None, groups, times)
+def collective(kind, *groups, times=1):
+    return Collective(kind, 24, None, groups, times)
 
 
 @pytest.mark.parametrize(
@@ -124,34 +96,43 @@ def collective(kind, groups, size=24, times=1):
     ],
 )
 def test_messages_go_straight_to_the_target_or_around_the_group(kind, groups, sent):
-    assert [*messages(collective(kind, groups))] == sent
-
-
-def test_what_stays_with_a_host_is_not_counted():
-    program = Program((collective("all-gather", ((0, 1), (2, 3))),))
-    assert leaving(program, [0, 0, 1, 1]) == {0: 0, 1: 0}
-    assert leaving(program, [0, 1, 0, 1]) == {0: 48, 1: 48}
-    assert leaving(program, ["a", "a", "a", "b"]) == {"a": 24, "b": 24}
-
-
-def test_a_loop_counts_as_often_as_it_runs():
-    program = Program((collective("all-reduce", ((0, 1),), times=5),))
-    assert leaving(program, [0, 1]) == {0: 5 * 24, 1: 5 * 24}
+    assert [*messages(collective(kind, *groups))] == sent
 
 
 @pytest.mark.parametrize(
-    ("group", "times", "words"),
+    ("times", "hosts", "sent"),
     [
-        ((0, 1), None, "give the loop a fixed length"),
-        ((0, 1, 2), 1, "more devices than the 2 in hosts"),
+        (1, [0, 0, 1, 1], {0: 0, 1: 0}),
+        (1, [0, 1, 0, 1], {0: 48, 1: 48}),
+        (5, ["a", "a", "a", "b"], {"a": 5 * 24, "b": 5 * 24}),
     ],
 )
-def test_a_loop_of_unknown_length_and_a_program_of_more_devices_are_refused(
-    group, times, words
-):
-    program = Program((collective("all-reduce", (group,), times=times),))
-    with pytest.raises(ValueError, match=words):
-        leaving(program, [0, 1])
+def test_what_leaves_a_host_counts_as_often_as_its_loop_runs(times, hosts, sent):
+    """What stays with a host is not counted."""
+    program = Program((collective("all-gather", (0, 1), (2, 3), times=times),))
+    assert leaving(program, hosts) == sent
+
+
+def leaving_two(group, times):
+    return leaving(Program((collective("all-reduce", group, times=times),)), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: summed(np.ones(64, bool)), "bool does not add up: pass an array of"),
+        (lambda: summed([1.0] * 64), "list does not add up: pass an array of"),
+        (lambda: summed(np.ones(24)), "cannot be cut into 8 blocks of 4 parts"),
+        (lambda: summed(np.ones(())), "cannot be cut into 8 blocks of 4 parts"),
+        (lambda: summed(np.ones(64), "host"), "no mesh axis .*host"),
+        (lambda: leaving_two((0, 1), None), "give the loop a fixed length"),
+        (lambda: leaving_two((0, 1, 2), 1), "more devices than the 2 in hosts"),
+    ],
+    ids=count(),
+)
+def test_what_cannot_be_summed_or_counted_is_refused(call, words):
+    with devices((2, 4)), pytest.raises(ValueError, match=words):
+        call()
 
 
 # ------------------------------------------------------------------------ kept data
@@ -159,7 +140,19 @@ def test_a_loop_of_unknown_length_and_a_program_of_more_devices_are_refused(
 
 with (ROOT / "docs/processes/data/network.csv").open(newline="") as file:
     ROWS = list(csv.DictReader(file))
-CASES = [(row["program"], row["order"], int(row["block"])) for row in ROWS]
+
+
+def test_the_table_has_every_case_in_order_and_the_bytes_of_the_formula():
+    cases = [(rate, *case) for rate in tool.RATES for case in tool.cases(rate)]
+    for row, (rate, *case) in zip(ROWS, cases, strict=True):
+        assert [*row][: len(tool.COLUMNS)] == [*tool.COLUMNS]
+        assert len(row["linux"].split(".")) == 3
+        assert [row["program"], row["order"], int(row["block"])] == case
+        theory = tool.theory(*case)
+        assert (row["rate"], row["theory"]) == (rate, str(theory))
+        if int(row["block"]) >= tool.BLOCK:  # hosts sent at most six percent more
+            for host in "host0", "host1":
+                assert theory <= int(row[host]) < 1.06 * theory + 4096, row
 
 
 def milliseconds(name, order, rate):
@@ -169,44 +162,23 @@ def milliseconds(name, order, rate):
     return float(row["milliseconds"])
 
 
-def test_every_case_is_there_in_order():
-    cases = [(rate, *case) for rate in tool.RATES for case in tool.cases(rate)]
-    rates = [row["rate"] for row in ROWS]
-    assert cases == [(rate, *case) for rate, case in zip(rates, CASES, strict=True)]
-
-
-def test_every_row_names_the_kernel_and_has_the_bytes_of_the_formula_of_today():
-    for row, case in zip(ROWS, CASES, strict=True):
-        assert [*row][: len(tool.COLUMNS)] == [*tool.COLUMNS]
-        assert len(row["linux"].split(".")) == 3
-        theory = int(row["theory"])
-        assert theory == tool.theory(*case)
-        if int(row["block"]) >= tool.BLOCK:  # hosts sent at most six percent more
-            for host in "host0", "host1":
-                assert theory <= int(row[host]) < 1.06 * theory + 4096, row
-
-
-def test_at_the_slow_end_bytes_decide_and_at_the_fast_end_steps():
-    slow, fast = (
-        milliseconds("flat", "rows", rate) / milliseconds("by hosts", "rows", rate)
-        for rate in ("100mbit", "none")
-    )
-    assert 1.25 < slow < 2.1
-    assert fast < 1
-
-
-@pytest.mark.parametrize("rate", ["100mbit", "300mbit"])
-def test_the_order_of_the_mesh_decides_which_transpose_is_slow(rate):
-    for cheap, dear in (("rows", "mixed"), ("mixed", "rows")):
-        axis = "y" if cheap == "rows" else "x"
-        ratio = milliseconds(f"transpose {axis}", dear, rate)
-        ratio /= milliseconds(f"transpose {axis}", cheap, rate)
-        assert ratio > 2
-
-
-def test_a_mixed_order_makes_the_sum_slow():
-    rows, mixed = (milliseconds("flat", o, "100mbit") for o in ("rows", "mixed"))
-    assert mixed > 3 * rows
+@pytest.mark.parametrize(
+    ("slow", "fast", "rate", "least", "most"),
+    [
+        # at the slow end bytes decide, at the fast end steps
+        (("flat", "rows"), ("by hosts", "rows"), "100mbit", 1.25, 2.1),
+        (("flat", "rows"), ("by hosts", "rows"), "none", 0, 1),
+        # a mixed order makes the sum slow; which transpose is slow, the order decides
+        (("flat", "mixed"), ("flat", "rows"), "100mbit", 3, 99),
+        (("transpose y", "mixed"), ("transpose y", "rows"), "100mbit", 2, 99),
+        (("transpose y", "mixed"), ("transpose y", "rows"), "300mbit", 2, 99),
+        (("transpose x", "rows"), ("transpose x", "mixed"), "100mbit", 2, 99),
+        (("transpose x", "rows"), ("transpose x", "mixed"), "300mbit", 2, 99),
+    ],
+)
+def test_what_the_network_makes_slow(slow, fast, rate, least, most):
+    ratio = milliseconds(*slow, rate) / milliseconds(*fast, rate)
+    assert least < ratio < most
 
 
 # -------------------------------------------------------------- what the tool measures
