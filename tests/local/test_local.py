@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+pytestmark = pytest.mark.processes
 LOCAL = Path(__file__).parents[2] / "launch/local.py"
 SLOW = 200  # seconds after which a test has failed; who waits here waits for longer
 MEET = "--devices", "1", "--timeout", str(SLOW)
@@ -51,37 +52,43 @@ if "wait" in sys.argv:
 
 
 @pytest.fixture
-def command(tmp_path):
-    """Write a script; return the command line that launches it."""
+def command(tmp_path, monkeypatch):
+    """Write a script; return the command line that launches it from here."""
+    monkeypatch.chdir(tmp_path)
 
     def command(*options, script, arguments=()):
-        (tmp_path / "script.py").write_text(script)
+        Path("script.py").write_text(script)
         return [sys.executable, LOCAL, *options, "script.py", *arguments]
 
     return command
 
 
+def run(line):
+    """Run a command line; return its exit code and output."""
+    pipes = {"capture_output": True, "text": True}
+    return subprocess.run(line, check=False, timeout=2 * SLOW, **pipes)
+
+
 @pytest.fixture
-def launch(command, tmp_path):
+def launch(command):
     """Launch a script, and wait; return its exit code and output."""
+    return lambda *options, **script: run(command(*options, **script))
 
-    def launch(*options, environment=(), **script):
-        return subprocess.run(
-            command(*options, **script),
-            cwd=tmp_path,
-            env=os.environ | dict(environment),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=2 * SLOW,
-        )
 
-    return launch
+@pytest.fixture
+def start(command):
+    """Launch a script, and go on."""
+
+    def start(*options, script, **how):
+        line = command(*options, script=script, **how)
+        return subprocess.Popen(line, stdout=-1, stderr=-1, text=True)
+
+    return start
 
 
 @pytest.fixture(autouse=True)
-def heard():
-    """Let signals reach the launcher even where these tests run under nohup."""
+def signals_reach_the_launcher():
+    """Even where these tests run under nohup."""
     handlers = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGHUP: signal.SIG_DFL,
@@ -93,31 +100,24 @@ def heard():
 
 
 @pytest.fixture
-def left_behind(command, tmp_path):
+def left_behind(start):
     """Launch a script that stays, act when all are ready; return code and errors."""
 
-    def left_behind(act, *options, script=STAY + "child.wait()", environment=()):
-        os.mkfifo(tmp_path / "alive")
-        line = command("-n", "3", *options, script=script)
-        env = os.environ | dict(environment)
-        with (
-            subprocess.Popen(
-                line, cwd=tmp_path, stdout=-1, stderr=-1, text=True, env=env
-            ) as launcher,
-            (tmp_path / "alive").open() as alive,
-        ):
+    def left_behind(act, *options, script=STAY + "child.wait()"):
+        os.mkfifo("alive")
+        launcher = start("-n", "3", *options, script=script)
+        with launcher, Path("alive").open() as alive:
             assert [alive.readline() for _ in range(3)] == ["ready\n"] * 3
-            start = time.monotonic()
+            begin = time.monotonic()
             act(launcher)
             assert alive.read() == ""  # comes when the last of them is gone
-            assert time.monotonic() - start < SLOW
+            assert time.monotonic() - begin < SLOW
             _, errors = launcher.communicate(timeout=SLOW)
         return launcher.returncode, errors
 
     return left_behind
 
 
-@pytest.mark.processes
 def test_a_bare_initialize_finds_the_others_on_this_machine_only(launch):
     has_list = Path("/proc/net/tcp").exists()  # only Linux has one, of who listens
     words = ["listen"] * has_list
@@ -135,7 +135,6 @@ def test_a_bare_initialize_finds_the_others_on_this_machine_only(launch):
         )
 
 
-@pytest.mark.processes
 def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
     """JAX itself would take 300 s; the limit of the launcher would give code 124."""
     done = launch("-n", "2", *MEET, script=JAX, arguments=["fail"])
@@ -148,10 +147,8 @@ def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
     assert "local.py: process 1 failed with code 1; the others are ended" in lines
 
 
-@pytest.mark.processes
-def test_jax_cannot_swallow_the_end(command, tmp_path):
-    line = command("--grace", "1", "-n", "2", *MEET, script=JAX, arguments=["wait"])
-    with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
+def test_jax_cannot_swallow_the_end(start):
+    with start("--grace", "1", "-n", "2", *MEET, script=JAX, arguments=["wait"]) as job:
         while "waiting" not in job.stdout.readline():
             assert job.poll() is None
         job.terminate()
@@ -159,7 +156,6 @@ def test_jax_cannot_swallow_the_end(command, tmp_path):
     assert job.returncode == 128 + signal.SIGTERM
 
 
-@pytest.mark.processes
 def test_each_line_is_whole_and_names_its_process(launch):
     script = """if True:
         import os, sys
@@ -178,11 +174,9 @@ def test_each_line_is_whole_and_names_its_process(launch):
     assert sorted(lines) == sorted(whole + ends)
 
 
-@pytest.mark.processes
-def test_lines_come_live(command, tmp_path):
+def test_lines_come_live(start):
     script = "print('now'); import time; time.sleep(1000)"
-    line = command("-n", "1", script=script)
-    with subprocess.Popen(line, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as job:
+    with start("-n", "1", script=script) as job:
         assert job.stdout.readline() == "[0] now\n"
         assert job.poll() is None
         job.terminate()
@@ -214,8 +208,7 @@ def test_a_stack_that_comes_late_is_waited_for():
     assert late.has_stack
 
 
-@pytest.mark.processes
-def test_the_script_sees_what_it_would_see_alone(launch, tmp_path):
+def test_the_script_sees_what_it_would_see_alone(launch):
     """What C++ and commands print goes to stderr."""
     script = """if True:
         import pickle, sys, beside
@@ -228,15 +221,14 @@ def test_the_script_sees_what_it_would_see_alone(launch, tmp_path):
         __import__("os").write(1, b'2\\n' + greeting + b'3\\n')
         print(sys.argv)
     """
-    (tmp_path / "beside.py").touch()
+    Path("beside.py").touch()
     words = ["a b", "--n", "-n", "7", "--", "'"]
     done = launch("-n", "1", script=script, arguments=words)
     assert done.stdout == f"[0] {['script.py', *words]}\n", done.stderr
     assert done.stderr == "[0] 2\n[0] 3\n"
 
 
-@pytest.mark.processes
-def test_the_variables_are_those_of_one_slurm_step(launch):
+def test_the_variables_are_those_of_one_slurm_step(launch, monkeypatch):
     """A proxy does not come between its processes."""
     script = """if True:
         import os
@@ -246,20 +238,17 @@ def test_the_variables_are_those_of_one_slurm_step(launch):
         print(os.environ["JAX_PLATFORMS"], os.environ["JAX_NUM_CPU_DEVICES"])
         print(os.environ.get("no_grpc_proxy"))
     """
-    outer = {"SLURM_PROCID": "7", "OMPI_X": "1", "JAX_PLATFORMS": "tpu"}
-    outer |= {"http_proxy": "http://proxy.example:3128"}
-    done = launch("-n", "2", "--devices", "5", script=script, environment=outer)
-    lines = done.stdout.splitlines()
-    assert "[0] 2 0 0 127.0.0.1 0" in lines
-    assert "[1] 2 1 1 127.0.0.1 0" in lines
-    assert "[0] cpu 5" in lines
-    assert "[0] 127.0.0.1" in lines
-    addresses = {line[4:] for line in lines if ":" in line}  # one address for all
-    assert len(addresses) == 1
-    assert addresses.pop().endswith(" False")
+    outer = "SLURM_PROCID=7 OMPI_X=1 JAX_PLATFORMS=tpu http_proxy=http://a.example:3128"
+    for variable in outer.split():
+        monkeypatch.setenv(*variable.split("=", 1))
+    lines = launch("-n", "2", "--devices", "5", script=script).stdout.splitlines()
+    for number in 0, 1:
+        own = f"2 {number} {number} 127.0.0.1 0", "cpu 5", "127.0.0.1"
+        assert {f"[{number}] {line}" for line in own} <= {*lines}
+    (address,) = {line[4:] for line in lines if ":" in line}  # one address for all
+    assert address.endswith(" False")
 
 
-@pytest.mark.processes
 def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
     script = """if True:
         import os, signal, sys, time
@@ -274,12 +263,10 @@ def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
     """
     done = launch("-n", "4", script=script)
     assert done.returncode == 1
-    lines = done.stderr.splitlines()
-    assert lines[0] == "[2] Traceback (most recent call last):"
-    assert lines[-2:] == [
-        "[2] KeyError: 'mine'",
-        "local.py: process 2 failed with code 1; the others are ended",
-    ]
+    first, *_, last, end = done.stderr.splitlines()
+    assert first == "[2] Traceback (most recent call last):"
+    assert last == "[2] KeyError: 'mine'"
+    assert end == "local.py: process 2 failed with code 1; the others are ended"
     assert "boot" not in done.stderr  # the launcher's own frames stay out
     assert "complains" not in done.stderr
 
@@ -295,7 +282,6 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("fault", "code", "words"), FAILURES.values(), ids=FAILURES)
-@pytest.mark.processes
 def test_the_exit_code_tells_what_failed(launch, fault, code, words):
     script = f"""if True:
         import atexit, os, signal, sys, time
@@ -308,7 +294,6 @@ def test_the_exit_code_tells_what_failed(launch, fault, code, words):
     assert words in done.stderr
 
 
-@pytest.mark.processes
 def test_a_good_end_is_code_0(launch):
     ends = "pass", "sys.exit()", "sys.exit(0)", "os._exit(0)"
     script = f"import os, sys\nexec({ends}[int(os.environ['SLURM_PROCID'])])"
@@ -316,7 +301,6 @@ def test_a_good_end_is_code_0(launch):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.processes
 def test_the_time_limit_says_where_everybody_stands(launch):
     script = """if True:
         import os, time
@@ -328,9 +312,8 @@ def test_the_time_limit_says_where_everybody_stands(launch):
         time.sleep(1000)
     """
     for limit in "1.5", "15", "150":  # until both have come to where they stay
-        done = launch(
-            "-n", "2", "--timeout", limit, "--max-restarts", "3", script=script
-        )
+        limits = "--timeout", limit, "--max-restarts", "3"
+        done = launch("-n", "2", *limits, script=script)
         if done.stdout.count("here") == 2:
             break
     assert done.returncode == 124
@@ -340,15 +323,12 @@ def test_the_time_limit_says_where_everybody_stands(launch):
     assert "restart" not in done.stderr
 
 
-@pytest.mark.processes
-def test_after_a_failure_all_start_again(launch, tmp_path):
+def test_after_a_failure_all_start_again(launch):
     script = """if True:
-        import os, pathlib, sys, time
+        import os, sys, time
         me, turn = os.environ["SLURM_PROCID"], os.environ["SLURM_RESTART_COUNT"]
-        print("turn", turn)
-        marker = pathlib.Path("marker")
-        if me == "1" and not marker.exists():
-            marker.touch()
+        print("turn", turn, flush=True)
+        if turn == "0" and me == "1":
             raise ValueError("the first time")
         if turn == "0":
             time.sleep(1000)
@@ -357,12 +337,11 @@ def test_after_a_failure_all_start_again(launch, tmp_path):
     assert done.returncode == 0
     assert done.stderr.count("ValueError: the first time") == 1
     assert done.stderr.endswith("local.py: restart 1 of 3\n")
-    turns = [f"[{i}] turn {turn}" for i in range(2) for turn in range(2)]
-    assert set(done.stdout.splitlines()) - {"[0] turn 0"} == set(turns) - {"[0] turn 0"}
+    turns = {"[0] turn 0", "[0] turn 1", "[1] turn 0", "[1] turn 1"}
+    assert {*done.stdout.splitlines(), "[0] turn 0"} == turns  # it may end before that
 
 
-@pytest.mark.processes
-def test_logs_keep_each_process_apart_and_show_the_failure(launch, tmp_path):
+def test_logs_keep_each_process_apart_and_show_the_failure(launch):
     script = """if True:
         import os, sys, time
         me, turn = os.environ["SLURM_PROCID"], os.environ["SLURM_RESTART_COUNT"]
@@ -372,23 +351,20 @@ def test_logs_keep_each_process_apart_and_show_the_failure(launch, tmp_path):
             time.sleep(1000)
         sys.exit(6)
     """
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs/1.out").write_text("of an older run\n")
+    Path("logs").mkdir()
+    Path("logs/1.out").write_text("of an older run\n")
     options = "-n", "2", "--logs", "logs", "--max-restarts", "1"
     done = launch(*options, script=script)
     assert (done.returncode, done.stdout) == (6, "")
-    logs = {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()}
+    logs = {path.name: path.read_text() for path in Path("logs").iterdir()}
     assert logs.keys() == {"0.out", "0.err", "1.out", "1.err"}
     assert logs["1.out"] == "out 1 0\nout 1 1\n"
     assert logs["1.err"] == "err 1 0\nerr 1 1\n"
-    assert [line for line in done.stderr.splitlines() if line[0] == "["] == [
-        "[1] err 1 0",
-        "[1] err 1 1",
-    ]
+    shown = [line for line in done.stderr.splitlines() if line[0] == "["]
+    assert shown == ["[1] err 1 0", "[1] err 1 1"]
 
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
-@pytest.mark.processes
 def test_a_signal_to_the_launcher_leaves_nothing(left_behind, number):
     number = signal.Signals[number]
     code, errors = left_behind(lambda job: job.send_signal(number))
@@ -397,32 +373,28 @@ def test_a_signal_to_the_launcher_leaves_nothing(left_behind, number):
     assert "Traceback" not in errors
 
 
-@pytest.mark.processes
 def test_a_kill_of_the_launcher_leaves_nothing(left_behind):
     code, _ = left_behind(lambda job: job.kill())
     assert code == -signal.SIGKILL
 
 
-@pytest.mark.processes
 def test_a_reader_who_leaves_ends_all(left_behind):
     script = STAY + "while True: print('x' * 1000)"
     code, _ = left_behind(lambda job: job.stdout.close(), script=script)
     assert code == 128 + signal.SIGPIPE
 
 
-@pytest.mark.processes
-def test_a_failure_leaves_nothing(left_behind, tmp_path):
+def test_a_failure_leaves_nothing(left_behind):
     script = STAY + (
         "import time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "while not os.path.exists('go'): time.sleep(0.02)\n"
         "if os.environ['SLURM_PROCID'] == '0': sys.exit(3)\n"
         "child.wait()"
     )
-    code, _ = left_behind(lambda job: (tmp_path / "go").touch(), script=script)
+    code, _ = left_behind(lambda job: Path("go").touch(), script=script)
     assert code == 3
 
 
-@pytest.mark.processes
 def test_grace_lets_processes_save(left_behind):
     script = (
         "import signal, sys\n"
@@ -441,7 +413,6 @@ def test_grace_lets_processes_save(left_behind):
     assert sorted(lines) == ["", "[0] saved", "[1] saved", "[2] saved"]
 
 
-@pytest.mark.processes
 def test_a_second_signal_ends_whoever_still_saves(left_behind):
     slow = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)\n"
     script = slow + STAY + "while True: __import__('time').sleep(1)"
@@ -456,7 +427,6 @@ def test_a_second_signal_ends_whoever_still_saves(left_behind):
     assert code == 128 + signal.SIGTERM
 
 
-@pytest.mark.processes
 def test_restarts_are_counted_also_of_who_has_saved_and_not_failed(launch):
     script = """if True:
         import os, sys
@@ -465,14 +435,12 @@ def test_restarts_are_counted_also_of_who_has_saved_and_not_failed(launch):
         sys.exit([4, 75, 4][turn])
     """
     done = launch("-n", "1", "--max-restarts", "2", script=script)
-    assert done.returncode == 4
-    assert done.stdout == "[0] 0\n[0] 1\n[0] 2\n"
-    assert done.stderr.count("process 0 has saved with code 75") == 1
-    assert done.stderr.count("process 0 failed with code 4") == 2
-    assert [line for line in done.stderr.splitlines() if "restart" in line] == [
-        "local.py: restart 1 of 2",
-        "local.py: restart 2 of 2",
-    ]
+    assert (done.returncode, done.stdout) == (4, "[0] 0\n[0] 1\n[0] 2\n")
+    ends = "failed with code 4", "has saved with code 75", "failed with code 4"
+    lines = [f"local.py: process 0 {end}; the others are ended" for end in ends]
+    restarts = [f"local.py: restart {turn} of 2" for turn in (1, 2)]
+    wanted = [lines[0], restarts[0], lines[1], restarts[1], lines[2]]
+    assert done.stderr.splitlines() == wanted
 
 
 REFUSED = {
@@ -485,16 +453,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("line", "words"), REFUSED.values(), ids=REFUSED)
-def test_bad_arguments_are_refused_before_any_start(tmp_path, line, words):
-    (tmp_path / "script.py").write_text("print('ran')")
-    done = subprocess.run(
-        [sys.executable, LOCAL, *line],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SLOW,
-    )
+def test_bad_arguments_are_refused_before_any_start(command, line, words):
+    command(script="print('ran')")
+    done = run([sys.executable, LOCAL, *line])
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
 
