@@ -9,9 +9,9 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 
 import jax
@@ -21,6 +21,7 @@ from throwaway import free_ports
 from examples import preflight
 from examples.preflight import checked_arguments, complete, judge
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 SLURM = {
     "SLURM_JOB_ID": "4097",
@@ -35,7 +36,7 @@ OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "3",
     "OMPI_COMM_WORLD_LOCAL_RANK": "1",
 }
-NOTHING = dict.fromkeys(("coordinator_address", "num_processes", "process_id"))
+ARGUMENTS = "coordinator_address", "num_processes", "process_id"
 
 
 @pytest.fixture(autouse=True)
@@ -70,21 +71,13 @@ def a_report(number, **other):
     return report | versions | {"complaints": []} | other
 
 
-@pytest.mark.processes
 def test_a_sound_start_returns_the_arguments(port):
     """The port is free again at once."""
     for _ in range(3):
-        assert meet(port, (3, 0), (3, 1), (3, 2)) == [
-            {
-                "coordinator_address": f"127.0.0.1:{port}",
-                "num_processes": 3,
-                "process_id": number,
-            }
-            for number in range(3)
-        ]
+        results = [(*found.values(),) for found in meet(port, (3, 0), (3, 1), (3, 2))]
+        assert results == [(f"127.0.0.1:{port}", 3, number) for number in range(3)]
 
 
-@pytest.mark.processes
 def test_jax_starts_with_what_comes_back(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -93,9 +86,9 @@ def test_jax_starts_with_what_comes_back(tmp_path):
         "jax.distributed.initialize(**preflight.checked_arguments())\n"
         "print(jax.process_count(), jax.device_count())\n"
     )
-    options = "-n", "2", "--devices", "2", "--timeout", "300"
+    launch = sys.executable, ROOT / "launch/local.py", "-n", "2", "--devices", "2"
     done = subprocess.run(
-        [sys.executable, ROOT / "launch/local.py", *options, script],
+        [*launch, "--timeout", "300", script],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
@@ -116,7 +109,6 @@ WRONG_STARTS = {
 @pytest.mark.parametrize(
     ("processes", "words"), WRONG_STARTS.values(), ids=WRONG_STARTS
 )
-@pytest.mark.processes
 def test_all_hear_what_is_wrong(port, processes, words, monkeypatch):
     if "came 2 times" in words:  # the second may be late
         monkeypatch.setattr(preflight, "SETTLE_SECONDS", 5)
@@ -128,39 +120,37 @@ def test_all_hear_what_is_wrong(port, processes, words, monkeypatch):
         assert verdict.startswith(f"preflight, process {number} of {count} on ")
 
 
-def test_a_name_without_address_is_named():
-    (verdict,) = meet(1234, (2, 1), host="no-such-host.invalid")
-    assert "the name no-such-host.invalid has no address" in verdict
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("no-such-host.invalid", "the name no-such-host.invalid has no address"),
+        (
+            "127.0.0.1",
+            "nothing listens at 127.0.0.1:{}: this address stays on the mach",
+        ),
+    ],
+)
+def test_a_coordinator_that_is_not_there_is_named(port, host, words):
+    (verdict,) = meet(port, (2, 1), timeout=0.3, host=host)
+    assert words.format(port) in verdict
 
 
-@pytest.mark.processes
-def test_a_coordinator_that_is_not_there_is_named(port):
-    (verdict,) = meet(port, (2, 1), timeout=0.3)
-    assert f"nothing listens at 127.0.0.1:{port}" in verdict
-    assert "stays on the machine" in verdict
-
-
-@pytest.mark.processes
 def test_a_port_in_use_is_named_on_both_sides():
-    def serve(server):
-        """Answer like a program that knows nothing of us."""
-        while True:
-            try:
-                visitor, _ = server.accept()
-            except OSError:
-                return
-            with visitor:
-                visitor.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
     with socket.create_server(("", 0)) as server:
+
+        def serve():
+            """Answer like a program that knows nothing of us, until it is shut down."""
+            with contextlib.suppress(OSError):
+                while True:
+                    with server.accept()[0] as visitor:
+                        visitor.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
         port = server.getsockname()[1]
-        stranger = threading.Thread(target=serve, args=[server])
-        stranger.start()
-        verdicts = meet(port, (2, 0), (2, 1), timeout=10)
-        server.shutdown(socket.SHUT_RDWR)
-        stranger.join()
-    assert f"port {port} of " in verdicts[0]
-    assert "is taken" in verdicts[0]
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(serve)
+            verdicts = meet(port, (2, 0), (2, 1), timeout=10)
+            server.shutdown(socket.SHUT_RDWR)
+    assert re.search(f"port {port} of .* is taken", verdicts[0])
     assert "does not answer as process 0 does" in verdicts[1]
 
 
@@ -189,50 +179,35 @@ def test_a_line_that_is_no_report_is_passed_over(line):
     assert preflight.parse_report(line) is None
 
 
-@pytest.fixture
-def waits(monkeypatch):
-    """Note of each read whether it might wait, and let none wait."""
-    waits, read = [], preflight.read_more
-
-    def read_at_once(visitor, words):
-        waits.append(visitor.getblocking())
-        visitor.setblocking(False)
-        return read(visitor, words)
-
-    monkeypatch.setattr(preflight, "read_more", read_at_once)
-    return waits
-
-
 HTTP = b"PRI * HTTP/2.0\r\n\r\n"
 KNOCKS = STRANGE["one field"], STRANGE["huge"], b"", b"half", HTTP
 
 
 @pytest.mark.parametrize("words", KNOCKS)
-@pytest.mark.processes
-def test_strangers_hold_nobody_up(port, words, waits):
+def test_strangers_hold_nobody_up(port, words, monkeypatch):
     """Eight of them, who stay until the others have met; no read waits for one."""
-    strangers = []
+    waits, read = set(), preflight.read_more
 
-    def knock():
-        while len(strangers) < 8:
+    def read_at_once(visitor, words):
+        waits.add(visitor.getblocking())
+        visitor.setblocking(False)
+        return read(visitor, words)
+
+    monkeypatch.setattr(preflight, "read_more", read_at_once)
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as strangers:
+        first, count = pool.submit(meet, port, (2, 0)), 0
+        while count < 8:  # process 1 comes when all strangers are there
+            assert not first.done()
             with contextlib.suppress(ConnectionRefusedError):
-                strangers.append(socket.create_connection(("127.0.0.1", port)))
+                stranger = socket.create_connection(("127.0.0.1", port))
+                strangers.enter_context(stranger)
+                count += 1
                 with contextlib.suppress(OSError):
-                    strangers[-1].sendall(words)
+                    stranger.sendall(words)
             time.sleep(0.01)
-
-    visit = threading.Thread(target=knock)
-    visit.start()
-    with ThreadPoolExecutor(1) as pool:  # process 1 comes when all strangers are there
-        first = pool.submit(meet, port, (2, 0))
-        visit.join(timeout=60)
         results = meet(port, (2, 1)) + first.result()
-    for stranger in strangers:
-        stranger.close()
-    assert len(strangers) == 8
     assert all(isinstance(result, dict) for result in results), results
-    assert waits
-    assert not any(waits)
+    assert waits == {False}
 
 
 def test_what_came_during_a_stall_counts(monkeypatch):
@@ -266,7 +241,6 @@ def test_what_answers_in_the_place_of_process_0_is_no_verdict():
             preflight.parse_verdict(message)
 
 
-@pytest.mark.processes
 def test_whoever_waits_says_for_whom_and_goes_on(port, monkeypatch):
     text = io.StringIO()
     monkeypatch.setattr(sys, "stderr", text)
@@ -303,10 +277,7 @@ DIFFERENT = {
 def test_a_process_that_differs_is_named(other, words):
     (verdict,) = judge([a_report(0), a_report(1, **other)])
     assert words in verdict
-
-
-def test_equal_processes_on_one_machine_are_judged_well():
-    for loopback in False, True:
+    for loopback in False, True:  # on one machine
         assert judge([a_report(number, loopback=loopback) for number in (0, 1)]) == []
 
 
@@ -326,7 +297,6 @@ def test_a_proxy_that_grpc_would_take_is_found(env, variable):
     assert preflight.proxy("node1", env) == variable
 
 
-@pytest.mark.processes
 def test_the_proxy_of_one_is_told_to_all(port, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
     for verdict in meet(port, (2, 0), (2, 1)):
@@ -345,60 +315,53 @@ def test_an_import_that_used_jax_is_found(run):
     assert run("-c", code, cwd=ROOT / "src") == "False True\nTrue True\n"
 
 
-@pytest.mark.parametrize(
-    ("nodes", "first"),
-    [
-        ("n1", "n1"),
-        ("n1,n2", "n1"),
-        ("n[1,4]", "n1"),
-        ("127.0.0.[1-2]", "127.0.0.1"),
-        ("node[003-007,9],gpu1", "node003"),
-    ],
-)
-def test_slurm_is_read_as_jax_reads_it(nodes, first):
-    assert complete(NOTHING, SLURM | {"SLURM_STEP_NODELIST": nodes}) == {
-        "coordinator_address": f"{first}:61441",
-        "num_processes": 8,
-        "process_id": 5,
-    }
+PORT = SLURM | {"JAX_COORDINATOR_PORT": "99"}
+ADDRESS = PORT | {"JAX_COORDINATOR_ADDRESS": "c:1"}
+NODES = {
+    "n1": "n1",
+    "n1,n2": "n1",
+    "n[1,4]": "n1",
+    "127.0.0.[1-2]": "127.0.0.1",
+    "node[003-007,9],gpu1": "node003",
+}
 
 
-def test_open_mpi_is_read_as_jax_reads_it_and_first():
-    assert complete(NOTHING, SLURM | OPEN_MPI) == {
-        "coordinator_address": "10.96.0.1:62624",
-        "num_processes": 4,
-        "process_id": 3,
-    }
+def completed(env, *given):
+    """Return the address, the count and the id."""
+    arguments = dict(zip_longest(ARGUMENTS, given))
+    return tuple(complete(arguments, env).values())
 
 
-def test_arguments_win_over_variables_and_an_address_over_a_port():
-    env = SLURM | {"JAX_COORDINATOR_PORT": "99"}
-    assert complete(NOTHING, env)["coordinator_address"] == "node1:99"
-    env |= {"JAX_COORDINATOR_ADDRESS": "c:1"}
-    assert complete(NOTHING, env)["coordinator_address"] == "c:1"
-    given = {"coordinator_address": "d:2", "num_processes": 6, "process_id": 0}
-    assert complete(given, env) == given
+def test_variables_are_read_as_jax_reads_them():
+    """Open MPI's before Slurm's; an argument before an address, that before a port."""
+    for nodes, first in NODES.items():
+        env = SLURM | {"SLURM_STEP_NODELIST": nodes}
+        assert completed(env) == (f"{first}:61441", 8, 5)
+    assert completed(SLURM | OPEN_MPI) == ("10.96.0.1:62624", 4, 3)
+    assert completed(PORT) == ("node1:99", 8, 5)
+    assert completed(ADDRESS) == ("c:1", 8, 5)
+    assert completed(ADDRESS, "d:2", 6, 0) == ("d:2", 6, 0)
 
 
 REFUSED = {
-    "nothing": ({}, {}, "nothing tells coordinator_address, num_processes, process_id"),
-    "no id": ({"process_id": 8}, SLURM, "ids go from 0 to num_processes - 1"),
-    "negative": ({"process_id": -1}, SLURM, "process_id is -1"),
-    "no port": ({"coordinator_address": "node1"}, SLURM, "pass host:port"),
-    "port": ({"coordinator_address": "node1:65536"}, SLURM, "pass host:port"),
-    "bytes": ({"coordinator_address": b"node1:1"}, SLURM, "pass host:port"),
-    "words": ({"num_processes": "8"}, SLURM, "num_processes is '8': pass a whole"),
-    "half": ({"process_id": 0.5}, SLURM, "process_id is 0.5: pass a whole number"),
+    "nothing": ({}, (), "nothing tells coordinator_address, num_processes, process_id"),
+    "no id": (SLURM, (None, None, 8), "ids go from 0 to num_processes - 1"),
+    "negative": (SLURM, (None, None, -1), "process_id is -1"),
+    "no port": (SLURM, ("node1",), "pass host:port"),
+    "port": (SLURM, ("node1:65536",), "pass host:port"),
+    "bytes": (SLURM, (b"node1:1",), "pass host:port"),
+    "words": (SLURM, (None, "8"), "num_processes is '8': pass a whole"),
+    "half": (SLURM, (None, None, 0.5), "process_id is 0.5: pass a whole number"),
 }
+
+
+@pytest.mark.parametrize(("env", "given", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_makes_no_sense_is_refused(env, given, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        completed(env, *given)
 
 
 @pytest.mark.parametrize("timeout", [0, float("nan"), float("inf"), "10"])
 def test_a_timeout_is_a_number_of_seconds(timeout):
     with pytest.raises(ValueError, match="pass seconds, more than 0"):
         checked_arguments("127.0.0.1:1", 1, 0, timeout)
-
-
-@pytest.mark.parametrize(("given", "env", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_makes_no_sense_is_refused(given, env, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
-        complete(NOTHING | given, env)
