@@ -16,9 +16,10 @@ from on_processes import SLOW, Group, begin
 from examples import processes
 from examples.processes import Processes, ProcessesError
 
+pytestmark = pytest.mark.processes
 SOURCE = Path(__file__).parents[2] / "src"
 NAMES = """
-import os, time
+import os, sys, time
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,11 +30,10 @@ me = jax.process_index()
 
 @pytest.fixture(scope="module")
 def group():
-    """Keep four processes of two devices; this Python has looked for its own."""
+    """Four processes of two devices; this Python has looked for its own."""
     assert jax.device_count() == 8
-    group = Group(4, 2, NAMES)
-    yield group
-    group.close()
+    with contextlib.closing(Group(4, 2, NAMES)) as four:
+        yield four
 
 
 @pytest.fixture
@@ -68,26 +68,30 @@ def refused(group, *args, **options):
 # ------------------------------------------------------------------------ what is shown
 
 
-@pytest.mark.processes
+EVERY = "[every process]\n{}".format
+SHOWN = [
+    *((silent, "") for silent in ("None", "a = 1", "me;", "", "# a comment")),
+    ("me % 2", "[processes 0, 2]\n0\n[processes 1, 3]\n1"),
+    ("if me == 2: print('alone')", "[process 2]\nalone"),
+    ("jax.device_count(), jax.process_count()", EVERY("(8, 4)")),
+    ("print('Übung ✓ 矢 \\N{ROCKET}')", EVERY("Übung ✓ 矢 🚀")),
+    (r"print('\ud800')", EVERY(r"\ud800")),
+    (r"sys.stdout.buffer.write(b'\xff');", EVERY("\ufffd")),
+]
+
+
+@pytest.mark.parametrize(("cell", "shown"), SHOWN)
+def test_equal_outputs_stand_once_and_no_word_of_none(four, cell, shown):
+    """Nor what a statement gives, or a semicolon ends; any text as it was printed."""
+    assert str(four.run(cell)) == shown
+
+
 def test_outputs_stand_in_the_order_of_the_processes_and_values_last(four):
-    late_first = "time.sleep(0.2 * (4 - me)); print('here is'); me"
-    assert four.run(late_first).texts == tuple(f"here is\n{p}" for p in range(4))
+    late_first = "time.sleep(0.2 * (4 - me)); print('has')\n"
+    texts = four.run(late_first + "[d.id for d in jax.local_devices()]").texts
+    assert texts == tuple(f"has\n[{2048 * p}, {2048 * p + 1}]" for p in range(4))
 
 
-@pytest.mark.processes
-def test_equal_outputs_are_shown_once(four):
-    assert str(four.run("jax.device_count()")) == "[every process]\n8"
-    assert str(four.run("me % 2")) == "[processes 0, 2]\n0\n[processes 1, 3]\n1"
-    assert str(four.run("if me == 2: print('alone')")) == "[process 2]\nalone"
-
-
-@pytest.mark.processes
-def test_nothing_is_shown_of_none_of_a_statement_or_before_a_semicolon(four):
-    for silent in ("None", "a = 1", "a;", "", "# a comment"):
-        assert str(four.run(silent)) == ""
-
-
-@pytest.mark.processes
 def test_a_value_keeps_its_form_for_the_web(four):
     four.run("class Bold:\n    def _repr_html_(self):\n        return f'<b>{me}</b>'")
     output = four.run("Bold()")
@@ -95,21 +99,11 @@ def test_a_value_keeps_its_form_for_the_web(four):
     assert four.run("Bold").texts == ("<class '__main__.Bold'>",) * 4
 
 
-@pytest.mark.processes
-def test_any_text_arrives_as_it_was_printed(four):
-    assert four.run("print('Übung ✓ 矢 \\N{ROCKET}')").texts[3] == "Übung ✓ 矢 🚀"
-    assert four.run(r"print('\ud800')").texts[0] == r"\ud800"
-    raw = r"import sys; _ = sys.stdout.buffer.write(b'\xff')"
-    assert four.run(raw).texts[0] == "\ufffd"
-
-
-@pytest.mark.processes
 def test_large_outputs_and_large_cells_pass(four):
     output = four.run(f"text = {'x' * 3_000_000!r}\nprint(text)\nlen(text)")
     assert {len(text) for text in output.texts} == {3_000_000 + len("\n3000000")}
 
 
-@pytest.mark.processes
 def test_what_a_callback_prints_belongs_to_its_cell(four):
     four.run("""
 def late(x):
@@ -124,7 +118,6 @@ ones = jax.device_put(np.ones(8, np.float32), spread)
     assert texts == ("x is 8.0", "", "", "")  # it is called on device 0 only
 
 
-@pytest.mark.processes
 def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
     four.run("x = multihost_utils.process_allgather(jnp.ones(2)); os.system('echo no')")
     assert capfd.readouterr() == ("", "")
@@ -136,7 +129,6 @@ def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
 
 
 @pytest.mark.weekly
-@pytest.mark.processes
 def test_two_starts_show_the_same_bytes():
     pages = []
     for _ in range(2):
@@ -151,15 +143,6 @@ def test_two_starts_show_the_same_bytes():
 # ---------------------------------------------------------------------------- they meet
 
 
-@pytest.mark.processes
-def test_each_has_its_own_devices_and_sees_those_of_all(four):
-    assert four.run("[d.id for d in jax.local_devices()]").texts == tuple(
-        str([2048 * p, 2048 * p + 1]) for p in range(4)
-    )
-    assert four.run("jax.device_count(), jax.process_count()").texts == ("(8, 4)",) * 4
-
-
-@pytest.mark.processes
 def test_collectives_cross_the_processes_and_variables_stay(four):
     four.run("""
 here = jax.P("x")
@@ -176,19 +159,16 @@ numbers = jax.device_put(jnp.arange(8) ** 2, jax.NamedSharding(mesh, here))
     four.run("total, turned = talk(numbers)")
     mine = "[int(shard.data[0]) for shard in turned.addressable_shards]"
     turned = [49, 0], [1, 4], [9, 16], [25, 36]
-    assert four.run(f"total.tolist(), {mine}").texts == tuple(
-        f"([140], {each})" for each in turned
-    )
+    texts = tuple(f"([140], {each})" for each in turned)
+    assert four.run(f"total.tolist(), {mine}").texts == texts
 
 
-@pytest.mark.processes
 def test_without_initialize_each_is_alone():
     with Processes(2, devices=3, timeout=SLOW, initialize=False) as two:
         output = two.run("import jax\njax.process_count(), jax.device_count()")
     assert str(output) == "[every process]\n(1, 3)"
 
 
-@pytest.mark.processes
 def test_it_works_in_a_python_that_has_not_looked_for_devices(run):
     code = (
         "import jax; from examples.processes import Processes\n"
@@ -199,7 +179,6 @@ def test_it_works_in_a_python_that_has_not_looked_for_devices(run):
     assert run("-c", code, cwd=SOURCE) == "[every process]\n2\n3\n"
 
 
-@pytest.mark.processes
 def test_a_module_beside_the_notebook_is_found_from_any_folder(tmp_path, monkeypatch):
     """Environment variables reach the processes too."""
     (tmp_path / "beside.py").write_text("answer = 42\n")
@@ -220,7 +199,6 @@ def test_no_process_and_no_device_are_refused(count, devices):
 # ------------------------------------------------------------------ when one goes wrong
 
 
-@pytest.mark.processes
 def test_an_exception_shows_the_frames_of_cells_only(four):
     four.run("def divide(a, b):\n    return jnp.ones(a) @ jnp.ones(b)")
     error = refused(four, "if me == 1:\n    divide(2, 3)")
@@ -234,22 +212,16 @@ def test_an_exception_shows_the_frames_of_cells_only(four):
     assert "TypeError: " in str(error)
 
 
-@pytest.mark.processes
-def test_the_others_keep_their_variables_when_one_raises(four):
+def test_any_end_of_a_cell_is_an_exception_and_variables_stay(four):
     refused(four, "kept = 1 // (me - 1)")
     assert four.run("'kept' in globals() and kept").texts == ("-1", "False", "1", "0")
+    for cell, last in (
+        ("def f(:", "Error: invalid syntax"),
+        ("exit(3)", "SystemExit: 3"),
+    ):
+        assert refused(four, cell).output.texts[0].endswith(last)
 
 
-@pytest.mark.parametrize(
-    ("cell", "last"),
-    [("def f(:", "SyntaxError: invalid syntax"), ("exit(3)", "SystemExit: 3")],
-)
-@pytest.mark.processes
-def test_any_end_of_a_cell_is_an_exception(four, cell, last):
-    assert refused(four, cell).output.texts[0].endswith(last)
-
-
-@pytest.mark.processes
 def test_an_expected_exception_is_shown(four):
     cell = "if me % 2:\n    raise ValueError(f'odd: {me}')\nme"
     output = four.run(cell, raises="ValueError: odd", on=[1, 3])
@@ -268,7 +240,6 @@ def test_an_expected_exception_is_shown(four):
         ("1 / me", {"raises": "ZeroDivisionError"}, "processes 1, 2, 3 did not raise"),
     ],
 )
-@pytest.mark.processes
 def test_an_expected_exception_must_come_where_it_is_expected(
     four, cell, options, reason
 ):
@@ -276,13 +247,11 @@ def test_an_expected_exception_must_come_where_it_is_expected(
     assert len(four) == 4
 
 
-@pytest.mark.processes
 def test_a_process_that_is_not_there_cannot_be_expected_to_raise(four):
     with pytest.raises(ValueError, match=r"no process \[4\] among 4"):
         four.run("1 / 0", raises="ZeroDivisionError", on=[0, 4])
 
 
-@pytest.mark.processes
 def test_a_timeout_ends_all_and_keeps_what_was_printed(two):
     ids = two.ids
     cell = "print('I am', me)\nif me == 0:\n    multihost_utils.sync_global_devices('')"
@@ -296,7 +265,6 @@ def test_a_timeout_ends_all_and_keeps_what_was_printed(two):
     assert "start new ones" in str(refused(two, "1"))
 
 
-@pytest.mark.processes
 def test_the_others_wait_only_a_moment_for_one_that_raised(two):
     """What a process started ends with it."""
     start = "import subprocess\nsubprocess.Popen(['sleep', '1000']).pid"
@@ -312,7 +280,6 @@ def test_the_others_wait_only_a_moment_for_one_that_raised(two):
     assert len(two) == 0
 
 
-@pytest.mark.processes
 def test_causes_are_named_before_what_may_have_come_of_them(two):
     """One that dies ends all; what was printed before stays."""
     ids = two.ids
@@ -327,21 +294,17 @@ def test_causes_are_named_before_what_may_have_come_of_them(two):
     assert ended(ids)
 
 
-@pytest.mark.processes
 def test_one_that_died_between_two_cells_is_named(two):
     os.kill(two.ids[1], signal.SIGKILL)  # JAX would end all without process 0
     assert ended(two.ids[1:])
-    error = refused(two, "me")
-    assert error.output.texts == ("0", "Died: SIGKILL")
+    assert refused(two, "me").output.texts == ("0", "Died: SIGKILL")
 
 
-@pytest.mark.processes
 def test_the_error_says_why_one_aborted(two):
     error = refused(two, "import ctypes\nif me == 0:\n    ctypes.string_at(0)")
     assert "Died: SIGSEGV\nFatal Python error: Segmentation fault" in str(error)
 
 
-@pytest.mark.processes
 def test_an_interrupt_ends_all(two, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
@@ -363,23 +326,22 @@ def start():
     global two
     two = Processes(2, timeout=300)
 
-if sys.argv[1] == "thread":  # then Linux sends no signal: the closed channel must do
+if "thread" in sys.argv:  # then Linux sends no signal: the closed channel must do
     starter = threading.Thread(target=start)
     starter.start()
     starter.join()
 else:
     start()
 print(*two.ids, flush=True)
-if sys.argv[1] != "leave":
-    busy = "while True: pass"
-    two.run(busy if sys.argv[1] == "busy" else "import time; time.sleep(1e4)")
+two.run(sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("how", ["thread", each_week("busy")])
-@pytest.mark.processes
-def test_when_the_parent_is_killed_they_die(how):
-    command = [sys.executable, "-c", PARENT, how]
+@pytest.mark.parametrize(
+    "words", [["import time; time.sleep(1e4)", "thread"], each_week(["while 1: pass"])]
+)
+def test_when_the_parent_is_killed_they_die(words):
+    command = [sys.executable, "-c", PARENT, *words]
     pipe = {"stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=SOURCE, **pipe) as parent:
         ids = [int(word) for word in parent.stdout.readline().split()]
@@ -388,14 +350,12 @@ def test_when_the_parent_is_killed_they_die(how):
     assert ended(ids)
 
 
-@pytest.mark.processes
 def test_when_the_parent_ends_they_end(run):
-    ids = [int(word) for word in run("-c", PARENT, "leave", cwd=SOURCE).split()]
+    ids = [int(word) for word in run("-c", PARENT, "", cwd=SOURCE).split()]
     assert len(ids) == 2
     assert ended(ids, within=0)
 
 
-@pytest.mark.processes
 def test_those_without_a_reference_end():
     one = Processes(1, timeout=SLOW, initialize=False)
     ids = one.ids
@@ -403,7 +363,6 @@ def test_those_without_a_reference_end():
     assert ended(ids)
 
 
-@pytest.mark.processes
 def test_a_start_that_fails_leaves_none(monkeypatch):
     join = "import os\nprint(os.getpid())\nif {rank} == 1:\n    raise OSError('no')"
     monkeypatch.setattr(processes, "JOIN", join)
