@@ -138,47 +138,15 @@ def test_what_cannot_be_summed_or_counted_is_refused(call, words):
 # ------------------------------------------------------------------------ kept data
 
 
-with (ROOT / "docs/processes/data/network.csv").open(newline="") as file:
-    ROWS = list(csv.DictReader(file))
-
-
 def test_the_table_has_every_case_in_order_and_the_bytes_of_the_formula():
+    """The page compares them with what the hosts sent, and compares the times."""
+    with (ROOT / "docs/processes/data/network.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
     cases = [(rate, *case) for rate in tool.RATES for case in tool.cases(rate)]
-    for row, (rate, *case) in zip(ROWS, cases, strict=True):
+    for row, (rate, *case) in zip(rows, cases, strict=True):
         assert [*row][: len(tool.COLUMNS)] == [*tool.COLUMNS]
-        assert len(row["linux"].split(".")) == 3
         assert [row["program"], row["order"], int(row["block"])] == case
-        theory = tool.theory(*case)
-        assert (row["rate"], row["theory"]) == (rate, str(theory))
-        if int(row["block"]) >= tool.BLOCK:  # hosts sent at most six percent more
-            for host in "host0", "host1":
-                assert theory <= int(row[host]) < 1.06 * theory + 4096, row
-
-
-def milliseconds(name, order, rate):
-    wanted = name, order, rate, str(tool.BLOCK)
-    keys = "program", "order", "rate", "block"
-    (row,) = (row for row in ROWS if tuple(row[key] for key in keys) == wanted)
-    return float(row["milliseconds"])
-
-
-@pytest.mark.parametrize(
-    ("slow", "fast", "rate", "least", "most"),
-    [
-        # at the slow end bytes decide, at the fast end steps
-        (("flat", "rows"), ("by hosts", "rows"), "100mbit", 1.25, 2.1),
-        (("flat", "rows"), ("by hosts", "rows"), "none", 0, 1),
-        # a mixed order makes the sum slow; which transpose is slow, the order decides
-        (("flat", "mixed"), ("flat", "rows"), "100mbit", 3, 99),
-        (("transpose y", "mixed"), ("transpose y", "rows"), "100mbit", 2, 99),
-        (("transpose y", "mixed"), ("transpose y", "rows"), "300mbit", 2, 99),
-        (("transpose x", "rows"), ("transpose x", "mixed"), "100mbit", 2, 99),
-        (("transpose x", "rows"), ("transpose x", "mixed"), "300mbit", 2, 99),
-    ],
-)
-def test_what_the_network_makes_slow(slow, fast, rate, least, most):
-    ratio = milliseconds(*slow, rate) / milliseconds(*fast, rate)
-    assert least < ratio < most
+        assert (row["rate"], row["theory"]) == (rate, str(tool.theory(*case)))
 
 
 # -------------------------------------------------------------- what the tool measures
