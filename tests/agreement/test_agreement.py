@@ -123,6 +123,7 @@ COPIES = {
     "{'w': placed(table + other)}": f"['w']: {WHO}",
     "{'w': placed(column, None, 'y')}": f"['w'][0:16, 4:8]: {WHO}",
     "float(other)": f": {WHO}",
+    "jnp.ones(3) + other": f": {WHO}",  # on one device of each process
     "one_bit_on_one_device": ": processes 0, 1, 2, 3 | process 1",
 }
 TREES = "[1.0] * (2 + other)", "np.zeros(3, 'd' if other else 'f')"
