@@ -34,21 +34,11 @@ each_machine = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def cleared():
-    """Clear the machines that were described, before a test and after it."""
+def questions(monkeypatch):
+    """Answer in place of the compilers; return what they are asked.
 
-    def clear():
-        machines._tpus.cache_clear()
-        machines._gpus.cache_clear()
-
-    clear()
-    yield
-    clear()
-
-
-@pytest.fixture
-def questions(monkeypatch, cleared):
-    """Answer in place of the compilers; return what they are asked."""
+    No variable may be left in the environment, whatever they answer.
+    """
     found = []
 
     def answer(name="", platform=None, **options):
@@ -57,39 +47,15 @@ def questions(monkeypatch, cleared):
 
     monkeypatch.setattr(machines.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(machines.topologies, "get_topology_desc", answer)
-    return found
-
-
-def chips(*torus):
-    """Make believe there are TPUs in a torus; its last axis is the cores of a chip."""
-    return [
-        SimpleNamespace(platform="tpu", coords=at, core_on_chip=core)
-        for *at, core in np.ndindex(torus)
-    ]
-
-
-def on_hosts(*counts):
-    """Make believe there are GPUs, so many on each host."""
-    return [
-        SimpleNamespace(platform="gpu", process_index=host)
-        for host, count in enumerate(counts)
-        for _ in range(count)
-    ]
-
-
-# ------------------------------------------------------------------- names and words
-
-
-def test_what_names_no_machine_is_refused():
-    for name in "H100", "v5p:2x2x", 8:
-        with pytest.raises(ValueError, match=r"pass one of .*'h100'.*v5e:4x4"):
-            described(name)
-    for counts in {"hosts": 0}, {"hosts": "2"}, {"per_host": 1.0}:
-        with pytest.raises(ValueError, match="is no number of devices or hosts"):
-            described("h100", **counts)
-    for counts in {"hosts": 2}, {"per_host": 4}:
-        with pytest.raises(ValueError, match="v5p:2x2x2 says its hosts itself"):
-            described("v5p:2x2x2", **counts)
+    monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "0")
+    monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
+    machines._tpus.cache_clear()
+    machines._gpus.cache_clear()
+    before = {*os.environ}
+    yield found
+    assert {*os.environ} == before
+    machines._tpus.cache_clear()
+    machines._gpus.cache_clear()
 
 
 VERSION = version("jax")
@@ -106,7 +72,7 @@ DOCKER = "in a container, `docker run -it --platform linux/amd64 python:3.12 bas
         ("b200", "Linux", "aarch64", f"not Linux on aarch64; {DOCKER}pip install jax"),
     ],
 )
-@pytest.mark.usefixtures("cleared")
+@pytest.mark.usefixtures("questions")
 def test_a_missing_compiler_is_an_error_with_the_line_to_type(
     monkeypatch, name, system, machine, words
 ):
@@ -123,72 +89,70 @@ def test_a_missing_compiler_is_an_error_with_the_line_to_type(
         described(name)
 
 
-# ------------------------------------------------------------- what compilers are asked
-
-
-def test_libtpu_is_asked_for_a_topology_and_xla_for_hosts_of_gpus(questions):
-    described("v5p:4x4x4")
-    described("h100", hosts=64)
-    described("gpu_device_info { }", hosts=2, per_host=4)
-    pod, h100s, own = questions
+def test_a_compiler_is_asked_once_for_each_machine(questions):
+    """libtpu for a topology, XLA for hosts of GPUs, whose numbers differ."""
+    calls = ("v5p:4x4x4",), ("h100", 64), ("gpu_device_info { }", 2, 4), ("h200",)
+    for _ in range(2):
+        found = [described(*call) for call in calls]
+        assert found == [[f"device {i}"] for i in (1, 2, 3, 4)]
+    pod, h100s, own, h200 = questions
     assert pod[:3] == ("v5p:4x4x4", "tpu", {})
+    assert pod[3]["TPU_SKIP_MDS_QUERY"] == "1"
+    assert pod[3]["ALLOW_MULTIPLE_LIBTPU_LOAD"] == "0"  # as the reader has it
     assert h100s[1] == own[1] == "cuda"
     assert h100s[2]["topology"] == "1x64x8"
-    assert "NVIDIA H100" in h100s[2]["target_config"]
     assert own[2] == {"topology": "1x2x4", "target_config": "gpu_device_info { }"}
+    assert "memory_size: 151397597184 " in h200[2]["target_config"]
+    text = h100s[2]["target_config"]
+    assert "NVIDIA H100" in text
+    assert "%" not in text
+    assert text.count("{") == text.count("}") == 3
 
 
-def test_a_machine_described_twice_is_the_same(questions):
-    first, second = described("h100"), described("h100")
-    assert first == second
-    assert first is not second
-    assert described("h100", hosts=2) != first
-    assert described("h200") != first
+UNKNOWN = jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no TPU v9")
 
 
-def test_the_environment_is_set_while_it_is_asked_and_put_back(questions, monkeypatch):
-    monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "0")
-    monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
-    before = dict(os.environ)
-    described("v5e:2x2")
-    assert questions[0][3]["TPU_SKIP_MDS_QUERY"] == "1"
-    assert questions[0][3]["ALLOW_MULTIPLE_LIBTPU_LOAD"] == "0"  # as the reader has it
-    assert dict(os.environ) == before
-
-
-def test_what_a_compiler_refuses_is_an_error_in_words(questions, monkeypatch):
-    unknown = jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no TPU v9")
-    left_out = NotImplementedError("topology not implemented for cuda")
-    before = dict(os.environ)
-    for error, name, complaint in [
-        (unknown, "v9:2x2", "v9:2x2 is no machine: INVALID_ARGUMENT"),
-        (unknown, "gpu {", "the text is no machine: INVALID"),
-        (left_out, "a100", "set JAX_PLATFORMS=cpu before JAX looks"),
-    ]:
-        refuse = Mock(side_effect=error)
-        monkeypatch.setattr(machines.topologies, "get_topology_desc", refuse)
-        with pytest.raises(ValueError, match=complaint):
-            described(name)
-        assert dict(os.environ) == before
-
-
-def test_gpus_differ_in_their_numbers():
-    targets = {name: machines._target(name) for name in machines.GPUS}
-    for text in targets.values():
-        assert text.count("{") == text.count("}") == 3
-        assert "%" not in text
-    assert "major: 10 }" in targets["b200"]
-    assert "device_memory_size: 151397597184 " in targets["h200"]
+@pytest.mark.parametrize(
+    ("error", "name", "words"),
+    [
+        (UNKNOWN, "v9:2x2", "v9:2x2 is no machine: INVALID_ARGUMENT"),
+        (UNKNOWN, "gpu {", "the text is no machine: INVALID"),
+        (NotImplementedError("for cuda"), "a100", "set JAX_PLATFORMS=cpu before JAX"),
+    ],
+)
+@pytest.mark.usefixtures("questions")
+def test_what_a_compiler_refuses_is_an_error_in_words(monkeypatch, error, name, words):
+    refuse = Mock(side_effect=error)
+    monkeypatch.setattr(machines.topologies, "get_topology_desc", refuse)
+    with pytest.raises(ValueError, match=words):
+        described(name)
 
 
 # ------------------------------------------------------------------------- their meshes
+
+
+def chips(*torus):
+    """Make believe there are TPUs in a torus; its last axis is the cores of a chip."""
+    return [
+        SimpleNamespace(platform="tpu", coords=at, core_on_chip=core)
+        for *at, core in np.ndindex(torus)
+    ]
+
+
+def on_hosts(*counts):
+    """Make believe there are GPUs, so many on each host."""
+    hosts = np.repeat(range(len(counts)), counts)
+    return [SimpleNamespace(platform="gpu", process_index=host) for host in hosts]
+
+
+def mesh_of(devices, *sizes):
+    return fitting_mesh(devices, sizes, "abc"[: len(sizes)])
 
 
 @pytest.mark.parametrize(
     ("devices", "fits", "others"),
     [
         (chips(4, 4, 4, 1), ["64", "16 4", "1 64", "4 4 4"], ["2 32", "8 8"]),
-        (chips(2, 2, 2, 1), ["8", "2 4", "2 2 2", "1 2 4"], ["4 4", "3 2", "2 2"]),
         (chips(2, 3, 4, 1), ["6 4", "8 3", "12 2", "24 1"], ["4 4", "2 12 2"]),
         (chips(4, 4, 1, 1), ["16", "4 4", "4 1 4"], ["2 8", "2 2 4"]),
         (chips(2, 2, 1, 2), ["4 2", "2 2 2"], ["3 2"]),  # two cores are an axis more
@@ -205,26 +169,37 @@ def test_meshes_have_whole_axes_of_a_torus_or_lie_evenly_on_hosts(
     monkeypatch.setattr(machines.jax, "make_mesh", lambda sizes, *_, **__: sizes)
     for line in fits:
         sizes = tuple(map(int, line.split()))
-        assert fitting_mesh(devices, sizes, "abc"[: len(sizes)]) == sizes
+        assert mesh_of(devices, *sizes) == sizes
     for line in others:
         with pytest.raises(ValueError, match="does not fit"):
-            fitting_mesh(devices, [*map(int, line.split())], "abc")
+            mesh_of(devices, *map(int, line.split()))
+
+
+COUNT = "no number of devices or hosts"
+KNOWN = r"no machine: pass one of .*'h100'.*v5e:4x4"
 
 
 @pytest.mark.parametrize(
-    ("devices", "sizes", "words"),
+    ("call", "words"),
     [
-        (chips(4, 4, 4, 1), (2, 32), "of 4 x 4 x 4: pass 1 x 64 or 4 x 16 or 16"),
-        (chips(2, 2, 2, 1)[:6], (6,), "6 chips do not fill a torus of 2 x 2 x 2"),
-        (on_hosts(8, 8, 8), (8, 3), "of each, 3 x 8: pass 6 x 4 or 12 x 2 or 3"),
-        (on_hosts(8, 4), (12,), r"hosts have \[8, 4\] of the devices"),
-        (on_hosts(8), (0, 8), "0 is no number"),
+        *((lambda n=n: described(n), KNOWN) for n in ("H100", "v5p:2x2x", 8)),
+        *((lambda n=n: described("h100", n), COUNT) for n in (0, "2", 1.0)),
+        (lambda: described("v5p:2x2x2", 2), "v5p:2x2x2 says its hosts itself"),
+        (lambda: described("v5p:2x2x2", 1, 4), "v5p:2x2x2 says its hosts itself"),
+        (lambda: mesh_of(chips(4, 4, 4, 1), 2, 32), "pass 1 x 64 or 4 x 16 or 16 x"),
+        (lambda: mesh_of(chips(2, 2, 2, 1)[:6], 6), "6 chips do not fill a torus of 2"),
+        (
+            lambda: mesh_of(on_hosts(8, 8, 8), 8, 3),
+            "3 x 8: pass 6 x 4 or 12 x 2 or 3 x",
+        ),
+        (lambda: mesh_of(on_hosts(8, 4), 12), r"hosts have \[8, 4\] of the devices"),
+        (lambda: mesh_of(on_hosts(8), 0, 8), f"0 is {COUNT}"),
     ],
     ids=itertools.count(),
 )
-def test_a_refusal_says_which_meshes_fit(devices, sizes, words):
+def test_a_refusal_says_which_machines_and_meshes_there_are(call, words):
     with pytest.raises(ValueError, match=words):
-        fitting_mesh(devices, sizes, "ab")
+        call()
 
 
 def test_a_mesh_of_cpu_devices_is_that_of_make_mesh():
@@ -242,26 +217,22 @@ def rows_of(mesh, *shapes):
     return [jax.ShapeDtypeStruct(s, "float32", sharding=sharding) for s in shapes]
 
 
-def test_a_row_has_bytes_sent_bytes_held_and_the_time():
-    meshes = {
-        name: fitting_mesh(jax.devices()[:count], [count], ["x"])
-        for name, count in {"eight": 8, "two": 2}.items()
-    }
+def test_a_row_has_bytes_held_and_the_time_and_bytes_sent_if_measured():
+    meshes = {str(n): fitting_mesh(jax.devices()[:n], [n], ["x"]) for n in (8, 2)}
 
     def arguments(mesh):
         assert jax.sharding.get_mesh() == mesh
         return rows_of(mesh, (64, 4))
 
-    compared = compile_on(jax.jit(jnp.sum), arguments, meshes, measure)
-    assert [row.machine for row in compared] == ["eight", "two"]
-    for row, size in zip(compared, (8, 2), strict=True):
-        assert row.collectives == {"all-reduce": 1}
+    for row in compile_on(jax.jit(jnp.sum), arguments, meshes, measure):
+        size = int(row.machine)
+        assert (row.collectives, row.seconds > 0) == ({"all-reduce": 1}, True)
         assert row.sent == -(-2 * 4 * (size - 1) // size)
-        assert row.seconds > 0
         program = measure(jnp.sum, *rows_of(meshes[row.machine], (64, 4)))
         assert row.temporaries == program.temporaries
-    (row,) = compile_on(lambda a: 2 * a, arguments, {"two": meshes["two"]})
-    assert (row.sent, row.collectives) == (None, {})
+    rows = compile_on(lambda a: 2 * a, arguments, meshes)
+    assert [row.machine for row in rows] == ["8", "2"]
+    assert {(row.sent, *row.collectives) for row in rows} == {(None,)}
 
 
 def test_a_collective_stands_once_however_it_is_written():
