@@ -24,18 +24,7 @@ WORDING = Path(__file__).parents[1] / "wording/judge.txt"
 judge = Judge(lambda boxes, shape: notation(boxes), measure, differences)
 
 
-@pytest.fixture(params=[AUTO, EXPLICIT], ids=["auto", "explicit"])
-def kind(request):
-    """Either type of axes, those of the mesh 2 x 4 in context."""
-    with devices(kind=request.param):
-        yield request.param
-
-
-@pytest.fixture
-def mesh():
-    """The mesh 2 x 4 in context."""
-    with devices():
-        yield
+kinds = pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
 
 
 def reasons_of(verdict):
@@ -43,26 +32,35 @@ def reasons_of(verdict):
     return " ".join(verdict.reasons)
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (jnp.asarray(448), 448),
-        (1 / 3, 0.3333333),
-        (1e-8 / 3, 1e-8 / 3 * (1 + 1e-6)),
-        (float("nan"), float("nan")),
-        (1 + 2j, 1 + 2j),
-        (np.bool_(True), True),
-        ("All-gather ", "all-gather"),
-        (np.array([2, 4]), (2, 4)),
-        ({1, 2}, {2, 1}),
-        (None, None),
-        (jax.P("x", None), jax.P("x", None)),
-        (jax.random.key(0), jax.random.key(0)),
-        ([(1, "a"), {"b": 2.0}], ((1, "A"), {"b": 2})),
-    ],
-)
-def test_a_right_value_is_accepted(answer, expected):
-    judge.value(answer, expected).require()
+KEY, SPEC = jax.random.key(0), jax.P("x", None)
+BIG, FLAGS = np.full(3, 2**30), np.array([True, False])
+RIGHT = [  # answer, expected
+    (jnp.asarray(448), 448),
+    (1 / 3, 0.3333333),
+    (1e-8 / 3, 1e-8 / 3 * (1 + 1e-6)),
+    (float("nan"), float("nan")),
+    (np.bool_(True), True),
+    ("All-gather ", "all-gather"),
+    (np.array([2, 4]), (2, 4)),
+    (jnp.asarray(BIG), BIG),
+    *((value, value) for value in (1 + 2j, {2, 1}, None, SPEC, KEY)),
+    ([(1, "a"), {"b": 2.0}], ((1, "A"), {"b": 2})),
+]
+WRONG = [(BIG + np.arange(3), BIG), (~FLAGS, FLAGS), (jax.random.key(1), KEY)]
+for dtype in "bfloat16", "complex64":
+    wanted, eps = jnp.linspace(1, 2, 8).astype(dtype), float(jnp.finfo(dtype).eps)
+    near = as_double(wanted) * (1 + eps)
+    far = near + 20 * eps ** (2 / 3) * (np.arange(8) == 5)
+    RIGHT.append((jnp.asarray(near, dtype), wanted))
+    WRONG.append((jnp.asarray(far, dtype), wanted))
+
+
+def test_values_are_compared_in_the_tolerance_of_their_dtype():
+    """Integers, booleans and keys exactly."""
+    for pair in RIGHT:
+        judge.value(*pair).require()
+    for pair in WRONG:
+        assert not judge.value(*pair).passed
 
 
 SQUARE = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -105,37 +103,17 @@ def test_every_wrong_entry_has_a_reason_without_the_right_one():
     assert not any(words in text for words in ("448", "columns"))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "complex64"])
-def test_values_are_compared_in_the_tolerance_of_their_dtype(dtype):
-    wanted = jnp.asarray(np.linspace(1, 2, 8), dtype)
-    step = float(jnp.finfo(dtype).eps)
-    near = as_double(wanted) * (1 + step)
-    far = near.copy()
-    far[5] += 20 * step ** (2 / 3)
-    assert judge.value(jnp.asarray(near, dtype), wanted).passed
-    words = reasons_of(judge.value(jnp.asarray(far, dtype), wanted))
-    assert words.startswith("the answer at [5] is")
-    assert words.endswith("1 of 8 elements are wrong")
-
-
-def test_integers_booleans_and_keys_are_compared_exactly():
-    big, flags = np.full(3, 2**30), np.array([True, False])
-    assert judge.value(jnp.asarray(big), big).passed
-    assert not judge.value(jnp.asarray(big + np.arange(3)), big).passed
-    words = reasons_of(judge.value(jnp.asarray(~flags), flags))
-    assert "at [0] is False, wanted is True; 2 of 2 elements are wrong" in words
-    assert not judge.value(jax.random.key(0), jax.random.key(1)).passed
-
-
 def gram(a):
     return a.T @ a
 
 
+@kinds
 def test_a_right_value_over_budget_is_not_accepted(kind):
     lay = jax.reshard if kind == EXPLICIT else jax.lax.with_sharding_constraint
-    budget = {"sent": 127, "outputs": 255, "temporaries": -1}
-    budget = {"counts": {"all-reduce": 1}, **budget}
-    verdict = judge.program(lambda a: lay(a, jax.P()), np.asarray, table("x"), **budget)
+    budget = {"counts": {"all-reduce": 1}, "sent": 127, "outputs": 255}
+    with devices(kind=kind):
+        args = lambda a: lay(a, jax.P()), np.asarray, table("x")
+        verdict = judge.program(*args, **budget, temporaries=-1)
     *reasons, last = verdict.reasons
     assert reasons == [
         "the value is right, but on CPU 1 all-gather sends 128 bytes a device; "
@@ -167,29 +145,35 @@ def test_collectives_and_bytes_must_be_known_and_allowed(used, allowed, words):
     assert words in reasons_of(counting.program(jnp.sin, np.sin, one, **budget))
 
 
+@kinds
 def test_the_output_sharding_is_compared_by_where_it_lays(kind):
-    a, add = table("x"), jax.jit(lambda a: a + 1)
-    for target in jax.P("x"), "0,1,2,3 / 4,5,6,7", a:
-        judge.program(add, lambda a: a + 1, a, sharding=target).require()
-    verdict = judge.program(add, lambda a: a + 1, a, sharding=jax.P("y"))
-    assert reasons_of(verdict).startswith("the value is right, but the array is cut")
-    assert [title for title, _ in verdict.pictures] == ["The target", "Your answer"]
-    verdict = judge.program(add, lambda a: a + 1, a, sharding=jax.P())  # a demand too
-    assert "the target is replicated" in reasons_of(verdict)
+    add = jax.jit(lambda a: a + 1)
+    with devices(kind=kind):
+        a = table("x")
+        for target in jax.P("x"), "0,1,2,3 / 4,5,6,7", a:
+            judge.program(add, lambda a: a + 1, a, sharding=target).require()
+        columns, whole = (  # replication is a demand, too
+            judge.program(add, lambda a: a + 1, a, sharding=spec)
+            for spec in (jax.P("y"), jax.P())
+        )
+    assert reasons_of(columns).startswith("the value is right, but the array is cut")
+    assert [title for title, _ in columns.pictures] == ["The target", "Your answer"]
+    assert "the target is replicated" in reasons_of(whole)
 
 
-def test_trees_of_outputs_are_judged_leaf_by_leaf(mesh):
+def test_trees_of_outputs_are_judged_leaf_by_leaf():
     def tree(a):
         return {"left": a, "right": [a.T, a.sum()]}
 
-    a, places = table("x"), {"left": jax.P("x"), "right": [jax.P(None, "x"), None]}
-    judge.program(tree, tree, a, sharding=places, outputs=999).require()
-    places["right"][0] = jax.P("x")
-    verdict = judge.program(tree, tree, a, sharding=places)
+    with devices():
+        a, places = table("x"), {"left": jax.P("x"), "right": [jax.P(None, "x"), None]}
+        judge.program(tree, tree, a, sharding=places, outputs=999).require()
+        places["right"][0] = jax.P("x")
+        verdict = judge.program(tree, tree, a, sharding=places)
+        other = judge.program(tree, lambda a: {"left": a, "right": (a, 0.0)}, a)
     assert "this is the transposed sharding" in reasons_of(verdict)
     assert verdict.pictures[0][1] == "0,1,2,3 / 4,5,6,7"  # of the output that is wrong
-    verdict = judge.program(tree, lambda a: {"left": a, "right": (a, 0.0)}, a)
-    assert "the value at ['right'][0] is transposed" in verdict.reasons
+    assert "the value at ['right'][0] is transposed" in other.reasons
 
 
 def pend(a):
@@ -205,36 +189,39 @@ def pend(a):
         (pend, "its sums are pending (unreduced) over x"),
     ],
 )
-def test_an_error_and_a_pending_sum_are_no_result(mesh, answer, words):
-    reasons = reasons_of(judge.program(answer, gram, table("x"), counts={}))
+def test_an_error_and_a_pending_sum_are_no_result(answer, words):
+    with devices():
+        reasons = reasons_of(judge.program(answer, gram, table("x"), counts={}))
     assert words in reasons
     assert "\n" not in reasons
 
 
-def test_the_reference_gets_numpy_and_arguments_survive_a_donation(mesh):
-    @partial(jax.jit, donate_argnums=0)
-    def answer(tree, n, key):
-        return n * tree["a"] + jax.random.uniform(key)
-
+def test_the_reference_gets_numpy_and_arguments_survive_a_donation():
     def reference(tree, n, key):
         assert (type(tree["a"]), type(n)) == (np.ndarray, int)
         return n * tree["a"] + np.asarray(jax.random.uniform(key))
 
-    tree = {"a": table("x")}
-    judge.program(answer, reference, tree, 3, jax.random.key(0), counts={}).require()
+    @partial(jax.jit, donate_argnums=0)
+    def answer(tree, n, key):
+        return n * tree["a"] + jax.random.uniform(key)
+
+    with devices():
+        tree = {"a": table("x")}
+        judge.program(answer, reference, tree, 3, KEY, counts={}).require()
     np.testing.assert_array_equal(tree["a"], np.arange(64).reshape(8, 8))
 
 
-def test_coarse_arguments_allow_a_coarse_result_and_fine_ones_none(mesh):
-    a = table().astype(jnp.bfloat16) / 64
+def test_coarse_arguments_allow_a_coarse_result_and_fine_ones_none():
+    a = jnp.arange(64.0).reshape(8, 8)
+    coarse = (a / 64).astype(jnp.bfloat16)
 
     def reference(a):
         return a.astype(float) @ a.T.astype(float)
 
-    judge.program(lambda a: a @ a.T, reference, a).require()
-    far = judge.program(lambda a: (a @ a.T).at[:, 0].add(9), reference, a)
+    judge.program(lambda a: a @ a.T, reference, coarse).require()
+    far = judge.program(lambda a: (a @ a.T).at[:, 0].add(9), reference, coarse)
     assert "at [0, 0] is" in reasons_of(far)
-    rough = judge.program(lambda a: a.astype(jnp.bfloat16), np.asarray, table() / 63)
+    rough = judge.program(lambda a: a.astype(jnp.bfloat16), np.asarray, a / 63)
     assert "elements are wrong" in reasons_of(rough)
 
 
