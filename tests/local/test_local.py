@@ -16,15 +16,20 @@ LOCAL = Path(__file__).parents[2] / "launch/local.py"
 SLOW = 200  # seconds after which a test has failed; who waits here waits for longer
 MEET = "--devices", "1", "--timeout", str(SLOW)
 
+# What most scripts begin with, in one line.
+HEAD = (
+    "import atexit, os, signal, sys, time; me, turn = (int(os.environ['SLURM_' + name])"
+    " for name in ('PROCID', 'RESTART_COUNT'))\n"
+)
+
 # Each process, and a child of its own, hold the pipe `alive` open as long as they live.
 STAY = """
-import os, signal, subprocess, sys
+import subprocess
 alive = os.open("alive", os.O_WRONLY)
 child = subprocess.Popen(["sleep", "1000"], close_fds=False, pass_fds=[alive])
 os.write(alive, b"ready\\n")
 """
 JAX = """
-import os, sys
 from pathlib import Path
 import jax
 import numpy as np
@@ -47,7 +52,7 @@ if "fail" in sys.argv:
     print("never", int((2 * x).sum()))
 if "wait" in sys.argv:
     print("waiting", flush=True)
-    __import__("time").sleep(1000)
+    time.sleep(1000)
 """
 
 
@@ -56,8 +61,8 @@ def command(tmp_path, monkeypatch):
     """Write a script; return the command line that launches it from here."""
     monkeypatch.chdir(tmp_path)
 
-    def command(*options, script, arguments=()):
-        Path("script.py").write_text(script)
+    def command(*options, script, arguments=(), head=HEAD):
+        Path("script.py").write_text(head + script)
         return [sys.executable, LOCAL, *options, "script.py", *arguments]
 
     return command
@@ -158,13 +163,11 @@ def test_jax_cannot_swallow_the_end(start):
 
 def test_each_line_is_whole_and_names_its_process(launch):
     script = """if True:
-        import os, sys
-        me = os.environ["SLURM_PROCID"]
         for i in range(300):
-            for piece in (me, " ", me * 500, "\\n"):
+            for piece in (me, " ", str(me) * 500, "\\n"):
                 target = sys.stderr if i % 2 else sys.stdout
                 print(piece, end="", file=target, flush=True)
-        print("no newline " + me, end="")
+        print("no newline", me, end="")
     """
     done = launch("-n", "3", script=script)
     assert done.returncode == 0
@@ -175,7 +178,7 @@ def test_each_line_is_whole_and_names_its_process(launch):
 
 
 def test_lines_come_live(start):
-    script = "print('now'); import time; time.sleep(1000)"
+    script = "print('now'); time.sleep(1000)"
     with start("-n", "1", script=script) as job:
         assert job.stdout.readline() == "[0] now\n"
         assert job.poll() is None
@@ -223,7 +226,7 @@ def test_the_script_sees_what_it_would_see_alone(launch):
     """
     Path("beside.py").touch()
     words = ["a b", "--n", "-n", "7", "--", "'"]
-    done = launch("-n", "1", script=script, arguments=words)
+    done = launch("-n", "1", script=script, arguments=words, head="")
     assert done.stdout == f"[0] {['script.py', *words]}\n", done.stderr
     assert done.stderr == "[0] 2\n[0] 3\n"
 
@@ -231,7 +234,6 @@ def test_the_script_sees_what_it_would_see_alone(launch):
 def test_the_variables_are_those_of_one_slurm_step(launch, monkeypatch):
     """A proxy does not come between its processes."""
     script = """if True:
-        import os
         names = "NTASKS", "PROCID", "LOCALID", "STEP_NODELIST", "RESTART_COUNT"
         print(*(os.environ["SLURM_" + name] for name in names))
         print(os.environ["JAX_COORDINATOR_ADDRESS"], "OMPI_X" in os.environ)
@@ -251,12 +253,11 @@ def test_the_variables_are_those_of_one_slurm_step(launch, monkeypatch):
 
 def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
     script = """if True:
-        import os, signal, sys, time
         def late(*_):
             print("a victim complains", file=sys.stderr, flush=True)
             sys.exit(9)
         signal.signal(signal.SIGTERM, late)
-        if os.environ["SLURM_PROCID"] == "2":
+        if me == 2:
             time.sleep(0.5)
             raise KeyError("mine")
         time.sleep(1000)
@@ -283,12 +284,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("fault", "code", "words"), FAILURES.values(), ids=FAILURES)
 def test_the_exit_code_tells_what_failed(launch, fault, code, words):
-    script = f"""if True:
-        import atexit, os, signal, sys, time
-        if os.environ["SLURM_PROCID"] == "1":
-            {fault}
-        time.sleep(1000)
-    """
+    script = f"if me == 1:\n    {fault}\ntime.sleep(1000)"
     done = launch("-n", "2", script=script)
     assert done.returncode == code
     assert words in done.stderr
@@ -296,18 +292,17 @@ def test_the_exit_code_tells_what_failed(launch, fault, code, words):
 
 def test_a_good_end_is_code_0(launch):
     ends = "pass", "sys.exit()", "sys.exit(0)", "os._exit(0)"
-    script = f"import os, sys\nexec({ends}[int(os.environ['SLURM_PROCID'])])"
+    script = f"exec({ends}[me])"
     done = launch("-n", "4", script=script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_time_limit_says_where_everybody_stands(launch):
     script = """if True:
-        import os, time
         def stuck():
             time.sleep(1000)
         print("here", flush=True)
-        if os.environ["SLURM_PROCID"] == "1":
+        if me == 1:
             stuck()
         time.sleep(1000)
     """
@@ -325,12 +320,10 @@ def test_the_time_limit_says_where_everybody_stands(launch):
 
 def test_after_a_failure_all_start_again(launch):
     script = """if True:
-        import os, sys, time
-        me, turn = os.environ["SLURM_PROCID"], os.environ["SLURM_RESTART_COUNT"]
         print("turn", turn, flush=True)
-        if turn == "0" and me == "1":
+        if turn == 0 and me == 1:
             raise ValueError("the first time")
-        if turn == "0":
+        if turn == 0:
             time.sleep(1000)
     """
     done = launch("-n", "2", "--max-restarts", "3", script=script)
@@ -343,11 +336,9 @@ def test_after_a_failure_all_start_again(launch):
 
 def test_logs_keep_each_process_apart_and_show_the_failure(launch):
     script = """if True:
-        import os, sys, time
-        me, turn = os.environ["SLURM_PROCID"], os.environ["SLURM_RESTART_COUNT"]
         print("out", me, turn)
         print("err", me, turn, file=sys.stderr)
-        if me == "0":
+        if me == 0:
             time.sleep(1000)
         sys.exit(6)
     """
@@ -386,9 +377,9 @@ def test_a_reader_who_leaves_ends_all(left_behind):
 
 def test_a_failure_leaves_nothing(left_behind):
     script = STAY + (
-        "import time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "while not os.path.exists('go'): time.sleep(0.02)\n"
-        "if os.environ['SLURM_PROCID'] == '0': sys.exit(3)\n"
+        "if me == 0: sys.exit(3)\n"
         "child.wait()"
     )
     code, _ = left_behind(lambda job: Path("go").touch(), script=script)
@@ -397,7 +388,6 @@ def test_a_failure_leaves_nothing(left_behind):
 
 def test_grace_lets_processes_save(left_behind):
     script = (
-        "import signal, sys\n"
         "def save(*_):\n"
         "    child.kill(); print('saved'); sys.exit(0)\n"
         f"signal.signal(signal.SIGTERM, save)\n{STAY}child.wait()"
@@ -414,8 +404,8 @@ def test_grace_lets_processes_save(left_behind):
 
 
 def test_a_second_signal_ends_whoever_still_saves(left_behind):
-    slow = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)\n"
-    script = slow + STAY + "while True: __import__('time').sleep(1)"
+    slow = "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+    script = slow + STAY + "while True: time.sleep(1)"
 
     def act(job):
         job.terminate()
@@ -428,12 +418,7 @@ def test_a_second_signal_ends_whoever_still_saves(left_behind):
 
 
 def test_restarts_are_counted_also_of_who_has_saved_and_not_failed(launch):
-    script = """if True:
-        import os, sys
-        turn = int(os.environ["SLURM_RESTART_COUNT"])
-        print(turn)
-        sys.exit([4, 75, 4][turn])
-    """
+    script = "print(turn); sys.exit([4, 75, 4][turn])"
     done = launch("-n", "1", "--max-restarts", "2", script=script)
     assert (done.returncode, done.stdout) == (4, "[0] 0\n[0] 1\n[0] 2\n")
     ends = "failed with code 4", "has saved with code 75", "failed with code 4"
