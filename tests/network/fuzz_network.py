@@ -27,17 +27,12 @@ REFUSALS = (
     "{} does not add up: pass an array of numbers",
 )
 
+keys = {"dtype": dtypes.filter(lambda name: name != "bool"), "n": st.integers(1, 3)}
+keys |= {"more": st.integers(0, 2), "odd": st.sampled_from([0, 0, 0, 1])}
 TARGETS = (
     Target(
         name="network.sum_by_hosts",
-        parameters=st.fixed_dictionaries(
-            {
-                "dtype": dtypes,
-                "n": st.integers(1, 3),
-                "more": st.integers(0, 2),
-                "odd": st.sampled_from([0, 0, 0, 1]),
-            }
-        ).filter(lambda p: p["dtype"] != "bool"),
+        parameters=st.fixed_dictionaries(keys),
         arrays=blocks,
         call=lambda p: lambda x: network.sum_by_hosts(x, inner="y", outer="x"),
         reference=total,

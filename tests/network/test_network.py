@@ -99,18 +99,15 @@ def test_messages_go_straight_to_the_target_or_around_the_group(kind, groups, se
     assert [*messages(collective(kind, *groups))] == sent
 
 
-@pytest.mark.parametrize(
-    ("times", "hosts", "sent"),
-    [
+def test_what_leaves_a_host_counts_as_often_as_its_loop_runs():
+    """What stays with a host is not counted."""
+    for times, hosts, sent in (
         (1, [0, 0, 1, 1], {0: 0, 1: 0}),
         (1, [0, 1, 0, 1], {0: 48, 1: 48}),
         (5, ["a", "a", "a", "b"], {"a": 5 * 24, "b": 5 * 24}),
-    ],
-)
-def test_what_leaves_a_host_counts_as_often_as_its_loop_runs(times, hosts, sent):
-    """What stays with a host is not counted."""
-    program = Program((collective("all-gather", (0, 1), (2, 3), times=times),))
-    assert leaving(program, hosts) == sent
+    ):
+        program = Program((collective("all-gather", (0, 1), (2, 3), times=times),))
+        assert leaving(program, hosts) == sent
 
 
 def leaving_two(group, times):
@@ -179,9 +176,10 @@ def test_its_formulas_are_those_of_the_compiled_program(name):
         assert x.size * x.dtype.itemsize == 8 * size
         with jax.set_mesh(mesh):
             found = measure(program.function, x)
-        rings = [c for c in found.collectives if c.kind != "reduce-scatter"]
-        sent = leaving(Program(tuple(rings)), hosts)[0]
+        sent = 0
         for c in found.collectives:
             if c.kind == "reduce-scatter":
                 sent += sum(halved(group, c.bytes, hosts) for group in c.groups)
+            else:
+                sent += leaving(Program((c,)), hosts)[0]
         assert sent == blocks * size == tool.theory(name, order, size)
