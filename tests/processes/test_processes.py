@@ -190,12 +190,6 @@ def test_a_module_beside_the_notebook_is_found_from_any_folder(tmp_path, monkeyp
         assert one.run("os.environ['XLA_FLAGS']").texts == (repr(flags),)
 
 
-@pytest.mark.parametrize(("count", "devices"), [(0, 2), (2, 0)])
-def test_no_process_and_no_device_are_refused(count, devices):
-    with pytest.raises(ValueError, match="pass 1 or more of both"):
-        Processes(count, devices)
-
-
 # ------------------------------------------------------------------ when one goes wrong
 
 
@@ -213,12 +207,9 @@ def test_an_exception_shows_the_frames_of_cells_only(four):
 
 
 def test_any_end_of_a_cell_is_an_exception_and_variables_stay(four):
-    refused(four, "kept = 1 // (me - 1)")
-    assert four.run("'kept' in globals() and kept").texts == ("-1", "False", "1", "0")
-    for cell, last in (
-        ("def f(:", "Error: invalid syntax"),
-        ("exit(3)", "SystemExit: 3"),
-    ):
+    refused(four, "mine = 1 // (me - 1)")
+    assert four.run("'mine' in globals() and mine").texts == ("-1", "False", "1", "0")
+    for cell, last in {"def f(:": "invalid syntax", "exit(3)": "SystemExit: 3"}.items():
         assert refused(four, cell).output.texts[0].endswith(last)
 
 
@@ -231,38 +222,50 @@ def test_an_expected_exception_is_shown(four):
 
 
 @pytest.mark.parametrize(
-    ("cell", "options", "reason"),
+    ("cell", "raises", "on", "reason"),
     [
-        ("me", {"raises": "ValueError"}, "every process did not raise; expected was"),
-        ("[][0]", {"raises": "KeyError"}, "every process raised IndexError"),
-        ("1 / 0", {"raises": "ZeroDivisionError: by one"}, "every process raised"),
-        ("1 / me", {"raises": "ZeroDivisionError", "on": [1]}, "process 0 raised Zero"),
-        ("1 / me", {"raises": "ZeroDivisionError"}, "processes 1, 2, 3 did not raise"),
+        (
+            "me",
+            "ValueError",
+            None,
+            "every process did not raise; expected was ValueErr",
+        ),
+        ("[][0]", "KeyError", None, "every process raised IndexError"),
+        ("1 / 0", "ZeroDivisionError: by one", None, "every process raised"),
+        ("1 / me", "ZeroDivisionError", [1], "process 0 raised Zero"),
+        ("1 / me", "ZeroDivisionError", None, "processes 1, 2, 3 did not raise"),
     ],
 )
-def test_an_expected_exception_must_come_where_it_is_expected(
-    four, cell, options, reason
-):
-    assert reason in str(refused(four, cell, **options))
+def test_an_expected_exception_must_come_and_where(four, cell, raises, on, reason):
+    assert reason in str(refused(four, cell, raises=raises, on=on))
     assert len(four) == 4
 
 
-def test_a_process_that_is_not_there_cannot_be_expected_to_raise(four):
+def test_no_process_and_no_device_are_refused(four):
+    for arguments in (0, 2), (2, 0):
+        with pytest.raises(ValueError, match="pass 1 or more of both"):
+            Processes(*arguments)
     with pytest.raises(ValueError, match=r"no process \[4\] among 4"):
         four.run("1 / 0", raises="ZeroDivisionError", on=[0, 4])
 
 
-def test_a_timeout_ends_all_and_keeps_what_was_printed(two):
+def end_of(two, cell, **options):
+    """Run what ends all; return the reason, and what each has shown."""
     ids = two.ids
-    cell = "print('I am', me)\nif me == 0:\n    multihost_utils.sync_global_devices('')"
-    error = refused(two, cell, timeout=20)
-    assert error.args[0] == "process 0 did not finish in time; all processes were ended"
-    assert error.output.texts == (
-        "I am 0\nUnfinished: line 3:\n    multihost_utils.sync_global_devices('')",
-        "I am 1",
-    )
+    error = refused(two, cell, **options)
     assert ended(ids)
     assert "start new ones" in str(refused(two, "1"))
+    return error.args[0].removesuffix("; all processes were ended"), error.output.texts
+
+
+WAIT = "if me == 0:\n    multihost_utils.sync_global_devices('')"
+
+
+def test_a_timeout_ends_all_and_what_was_printed_stays(two):
+    reason, texts = end_of(two, f"print('I am', me)\n{WAIT}", timeout=20)
+    assert reason == "process 0 did not finish in time"
+    where = "Unfinished: line 3:\n    multihost_utils.sync_global_devices('')"
+    assert texts == (f"I am 0\n{where}", "I am 1")
 
 
 def test_the_others_wait_only_a_moment_for_one_that_raised(two):
@@ -270,39 +273,32 @@ def test_the_others_wait_only_a_moment_for_one_that_raised(two):
     start = "import subprocess\nsubprocess.Popen(['sleep', '1000']).pid"
     ids = [int(text) for text in two.run(start).texts]
     two.grace = 0.5
-    cell = "if me == 0:\n    multihost_utils.sync_global_devices('')\n1 / 0"
-    error = refused(two, cell)
-    assert error.args[0] == (
-        "process 1 raised ZeroDivisionError; process 0 did not finish in time; "
-        "all processes were ended"
+    raised, late = (
+        "process 1 raised ZeroDivisionError",
+        "process 0 did not finish in time",
     )
+    assert end_of(two, f"{WAIT}\n1 / 0")[0] == f"{raised}; {late}"
     assert ended(ids)
-    assert len(two) == 0
 
 
-def test_causes_are_named_before_what_may_have_come_of_them(two):
+def test_causes_stand_before_what_may_have_come_of_them(two):
     """One that dies ends all; what was printed before stays."""
-    ids = two.ids
     cell = "print('so far', flush=True)\nif me == 1:\n    os._exit(7)\n1 / 0"
-    error = refused(two, cell)
-    assert error.args[0] == (
-        "process 1 died; process 0 raised ZeroDivisionError; all processes were ended"
-    )
-    first, second = error.output.texts
+    reason, (first, second) = end_of(two, cell)
+    assert reason == "process 1 died; process 0 raised ZeroDivisionError"
     assert first.startswith("so far\n")
     assert second == "so far\nDied: exit code 7"
-    assert ended(ids)
 
 
-def test_one_that_died_between_two_cells_is_named(two):
+def test_death_between_two_cells_is_an_error(two):
     os.kill(two.ids[1], signal.SIGKILL)  # JAX would end all without process 0
     assert ended(two.ids[1:])
     assert refused(two, "me").output.texts == ("0", "Died: SIGKILL")
 
 
 def test_the_error_says_why_one_aborted(two):
-    error = refused(two, "import ctypes\nif me == 0:\n    ctypes.string_at(0)")
-    assert "Died: SIGSEGV\nFatal Python error: Segmentation fault" in str(error)
+    _, texts = end_of(two, "import ctypes\nif me == 0:\n    ctypes.string_at(0)")
+    assert "Died: SIGSEGV\nFatal Python error: Segmentation fault" in texts[0]
 
 
 def test_an_interrupt_ends_all(two, monkeypatch):
