@@ -4,10 +4,8 @@ import contextlib
 import inspect
 import io
 import json
-import os
 import re
 import socket
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -78,7 +76,8 @@ def test_a_sound_start_returns_the_arguments(port):
         assert results == [(f"127.0.0.1:{port}", 3, number) for number in range(3)]
 
 
-def test_jax_starts_with_what_comes_back(tmp_path):
+def test_jax_starts_with_what_comes_back(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     script = tmp_path / "script.py"
     script.write_text(
         "import jax\n"
@@ -86,16 +85,8 @@ def test_jax_starts_with_what_comes_back(tmp_path):
         "jax.distributed.initialize(**preflight.checked_arguments())\n"
         "print(jax.process_count(), jax.device_count())\n"
     )
-    launch = sys.executable, ROOT / "launch/local.py", "-n", "2", "--devices", "2"
-    done = subprocess.run(
-        [*launch, "--timeout", "300", script],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert sorted(done.stdout.splitlines()) == ["[0] 2 4", "[1] 2 4"], done.stderr
+    launch = ROOT / "launch/local.py", "-n", "2", "--devices", "2", "--timeout", "300"
+    assert sorted(run(*launch, script).splitlines()) == ["[0] 2 4", "[1] 2 4"]
 
 
 WRONG_STARTS = {
@@ -106,17 +97,15 @@ WRONG_STARTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("processes", "words"), WRONG_STARTS.values(), ids=WRONG_STARTS
-)
-def test_all_hear_what_is_wrong(port, processes, words, monkeypatch):
+@pytest.mark.parametrize(("starts", "words"), WRONG_STARTS.values(), ids=WRONG_STARTS)
+def test_all_hear_what_is_wrong(port, starts, words, monkeypatch):
     if "came 2 times" in words:  # the second may be late
         monkeypatch.setattr(preflight, "SETTLE_SECONDS", 5)
     seconds = 15 if "did not come" in words else 60
-    verdicts = meet(port, *processes, timeout=seconds)
+    verdicts = meet(port, *starts, timeout=seconds)
     assert all(words in verdict for verdict in verdicts), verdicts
     assert len({verdict.partition("\n")[2] for verdict in verdicts}) == 1
-    for (count, number), verdict in zip(processes, verdicts, strict=True):
+    for (count, number), verdict in zip(starts, verdicts, strict=True):
         assert verdict.startswith(f"preflight, process {number} of {count} on ")
 
 
@@ -124,18 +113,15 @@ def test_all_hear_what_is_wrong(port, processes, words, monkeypatch):
     ("host", "words"),
     [
         ("no-such-host.invalid", "the name no-such-host.invalid has no address"),
-        (
-            "127.0.0.1",
-            "nothing listens at 127.0.0.1:{}: this address stays on the mach",
-        ),
+        ("127.0.0.1", "nothing listens at 127.0.0.1:{}: this address stays on"),
     ],
 )
-def test_a_coordinator_that_is_not_there_is_named(port, host, words):
+def test_a_missing_coordinator_is_an_error(port, host, words):
     (verdict,) = meet(port, (2, 1), timeout=0.3, host=host)
     assert words.format(port) in verdict
 
 
-def test_a_port_in_use_is_named_on_both_sides():
+def test_a_port_in_use_is_an_error_on_both_sides():
     with socket.create_server(("", 0)) as server:
 
         def serve():
@@ -225,16 +211,12 @@ def test_what_came_during_a_stall_counts(monkeypatch):
     assert [one["id"] for one in reports] == [0, 1, 1]
 
 
-def test_what_a_report_says_cannot_steer_a_terminal():
+def test_what_others_send_cannot_steer_a_terminal():
     evil = "\x1b]0;mine\x07\x1b[2J\u202e"
     line = foreign(host=evil, complaints=[evil + "x" * 10_000] * 99)
-    report = preflight.parse_report(line)
-    verdict = "\n".join(judge([a_report(0), report]))
+    verdict = "\n".join(judge([a_report(0), preflight.parse_report(line)]))
     assert all(c.isprintable() or c == "\n" for c in verdict)
     assert len(verdict) < 20_000
-
-
-def test_what_answers_in_the_place_of_process_0_is_no_verdict():
     assert preflight.parse_verdict(["\x1b[2Ja"]) == ["?[2Ja"]
     for message in {}, "[]", [1], None:
         with pytest.raises(ValueError, match="no verdict"):
@@ -274,7 +256,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize(("other", "words"), DIFFERENT.values(), ids=DIFFERENT)
-def test_a_process_that_differs_is_named(other, words):
+def test_a_process_that_differs_is_an_error(other, words):
     (verdict,) = judge([a_report(0), a_report(1, **other)])
     assert words in verdict
     for loopback in False, True:  # on one machine
@@ -297,7 +279,7 @@ def test_a_proxy_that_grpc_would_take_is_found(env, variable):
     assert preflight.proxy("node1", env) == variable
 
 
-def test_the_proxy_of_one_is_told_to_all(port, monkeypatch):
+def test_the_proxy_of_one_is_an_error_of_all(port, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
     for verdict in meet(port, (2, 0), (2, 1)):
         assert "export no_grpc_proxy=127.0.0.1, or unset http_proxy" in verdict
