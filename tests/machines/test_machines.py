@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from on_devices import on
 
 from examples import machines
 from examples.communication import measure
@@ -188,10 +189,7 @@ KNOWN = r"no machine: pass one of .*'h100'.*v5e:4x4"
         (lambda: described("v5p:2x2x2", 1, 4), "v5p:2x2x2 says its hosts itself"),
         (lambda: mesh_of(chips(4, 4, 4, 1), 2, 32), "pass 1 x 64 or 4 x 16 or 16 x"),
         (lambda: mesh_of(chips(2, 2, 2, 1)[:6], 6), "6 chips do not fill a torus of 2"),
-        (
-            lambda: mesh_of(on_hosts(8, 8, 8), 8, 3),
-            "3 x 8: pass 6 x 4 or 12 x 2 or 3 x",
-        ),
+        (lambda: mesh_of(on_hosts(8, 8, 8), 8, 3), "3 x 8: pass 6 x 4 or 12 x 2 or 3"),
         (lambda: mesh_of(on_hosts(8, 4), 12), r"hosts have \[8, 4\] of the devices"),
         (lambda: mesh_of(on_hosts(8), 0, 8), f"0 is {COUNT}"),
     ],
@@ -212,9 +210,8 @@ def test_a_mesh_of_cpu_devices_is_that_of_make_mesh():
 # --------------------------------------------------------------------- one program
 
 
-def rows_of(mesh, *shapes):
-    sharding = jax.NamedSharding(mesh, jax.P("x"))
-    return [jax.ShapeDtypeStruct(s, "float32", sharding=sharding) for s in shapes]
+def rows_on(mesh):
+    return [jax.ShapeDtypeStruct((64, 4), "float32", sharding=on(mesh, "x"))]
 
 
 def test_a_row_has_bytes_held_and_the_time_and_bytes_sent_if_measured():
@@ -222,13 +219,13 @@ def test_a_row_has_bytes_held_and_the_time_and_bytes_sent_if_measured():
 
     def arguments(mesh):
         assert jax.sharding.get_mesh() == mesh
-        return rows_of(mesh, (64, 4))
+        return rows_on(mesh)
 
     for row in compile_on(jax.jit(jnp.sum), arguments, meshes, measure):
         size = int(row.machine)
         assert (row.collectives, row.seconds > 0) == ({"all-reduce": 1}, True)
         assert row.sent == -(-2 * 4 * (size - 1) // size)
-        program = measure(jnp.sum, *rows_of(meshes[row.machine], (64, 4)))
+        program = measure(jnp.sum, *rows_on(meshes[row.machine]))
         assert row.temporaries == program.temporaries
     rows = compile_on(lambda a: 2 * a, arguments, meshes)
     assert [row.machine for row in rows] == ["8", "2"]
@@ -240,13 +237,9 @@ def test_a_collective_stands_once_however_it_is_written():
 %all-reduce-scatter (input: f32[8]) -> f32[1] {
   %all-reduce.2 = f32[8]{0} all-reduce(%input), channel_id=4, to_apply=%add
 }
-%fused (p: f32[8]) -> f32[8] {
-  %all-gather.1 = bf16[8]{0} all-gather(%p), channel_id=7, dimensions={0}
-}
-%fused.again (p: f32[8]) -> f32[8] {
-  %all-gather.2 = bf16[8]{0} all-gather(%p), channel_id=7, dimensions={0}
-}
 ENTRY %main (a: f32[8]) -> f32[8] {
+  %all-gather.1 = bf16[8]{0} all-gather(%p), channel_id=7, dimensions={0}
+  %all-gather.2 = bf16[8]{0} all-gather(%p), channel_id=7, dimensions={0}
   %s = (f32[8]{0}, f32[8]{0}) collective-permute-start(%a), channel_id=9
   %d = f32[8]{0} collective-permute-done(%s), metadata={op_name="all-gather(x)"}
   %x = f32[8]{0} all-to-all(%d), dimensions={0}
@@ -274,9 +267,9 @@ def test_programs_compile_on_each_machine(name, count, hosts):
         total = jax.shard_map(lambda block: jax.lax.psum(block.sum(0), "x"), **specs)
         return total(a) / a.shape[0]
 
-    rows = compile_on(mean, lambda mesh: rows_of(mesh, (64, 8)), {name: mesh}, measure)
-    assert rows[0].collectives == {"all-reduce": 1}
-    assert rows[0].sent == 2 * 32 * (count - 1) // count
+    (row,) = compile_on(mean, rows_on, {name: mesh}, measure)
+    assert row.collectives == {"all-reduce": 1}
+    assert row.sent == 2 * 16 * (count - 1) // count
 
 
 @tpu
