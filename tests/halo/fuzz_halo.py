@@ -3,39 +3,23 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from fuzzing import GIVEN, NUMBERS, Target, dtypes, make_tests
 from halo.test_halo import BLOCKS, WRAP, march, windows
 from hypothesis import strategies as st
 
 from examples import halo
 
-HEAT = *NUMBERS, "float16", "bfloat16"
-parameters = st.fixed_dictionaries(
-    {
-        "dtype": dtypes,
-        "n": st.integers(1, 4),
-        "m": st.integers(1, 4),
-        "odd": st.sampled_from([0, 0, 0, 1]),
-        "steps": st.sampled_from([0, 1, 2, 3, -1]),
-        "width": st.sampled_from([1, 1, 2, 3, 0]),
-        "value": st.sampled_from([0, 1.5]),
-    }
-)
-
-
-def fractions(p):
-    """Heat is of fractions, and integers have no gradient to refuse."""
-    return p | ({} if p["dtype"] in HEAT else {"dtype": "float32"})
-
-
-def exact(p):
-    """Ask for halos of no width of fractions only."""
-    width = (
-        p["width"] if p["dtype"] in HEAT else min(max(p["width"], 1), p["n"], p["m"])
-    )
-    return p | {"odd": 0, "width": width}
+HEAT = st.sampled_from([*NUMBERS, "float16", "bfloat16"])
+blocks = {
+    "dtype": dtypes,
+    "n": st.integers(1, 4),
+    "m": st.integers(1, 4),
+    "odd": st.just(0),
+    "width": st.sampled_from([1, 1, 2, 3, 0]),
+    "value": st.sampled_from([0, 1.5]),
+}
+odd, steps = st.sampled_from([0, 0, 0, 1]), st.integers(-1, 3)
+grids = blocks | {"dtype": HEAT, "odd": odd, "steps": steps}
 
 
 def grid(p, random):
@@ -44,26 +28,9 @@ def grid(p, random):
     return (random.normal(size=shape) @ [1, 1j],)
 
 
-def walls(p):
-    """What lies beyond the grid, of its type."""
-    value = np.asarray(p["value"]).astype(jnp.dtype(p["dtype"])).item()
-    return {"constant_values": value}
-
-
-def heat(p, u, **padding):
-    """The heat equation, with the plain loop."""
-    if p["steps"] < 0:
-        raise ValueError("no steps")
-    return march(u, p["steps"], 0.125, **padding)
-
-
-def extended(p, u, axes=(0, 1), **padding):
-    """Every block with its halo, put side by side."""
-    mesh, width = (p["mesh"]["x"], p["mesh"]["y"]), p["width"]
-    if not 1 <= width <= min(u.shape[axis] // mesh[axis] for axis in axes):
-        raise ValueError("too narrow")
-    widths = [width * (axis in axes) for axis in (0, 1)]
-    return windows(u, mesh, widths, **padding)
+def surroundings(name, p):
+    """What lies beyond the grid: the grid again, or a value."""
+    return {"constant_values": p["value"]} if "open" in name else WRAP
 
 
 def fits(p):
@@ -72,34 +39,58 @@ def fits(p):
     return cut and 1 <= p["width"] <= min(p["n"], p["m"]) and p["steps"] >= 0
 
 
-def target(name, call, reference, adapt=fractions, **options):
-    """Return the target of a function of a grid."""
-    return Target(
-        name=f"halo.{name}",
-        parameters=parameters.map(adapt),
-        arrays=grid,
-        call=call,
-        reference=reference,
-        specs=lambda p: (BLOCKS,),
-        plain=fits,
-        **options,
-    )
+def heat(name):
+    """Return the target of a function of a grid, whose reference is a plain loop."""
+    last = "value" if "open" in name else "width"
 
-
-def block_level(name, f, reference):
-    """Return the target of a function of a block."""
+    def reference(p, u):
+        if p["steps"] < 0:
+            raise ValueError("no steps")
+        return march(u, p["steps"], 0.125, **surroundings(name, p))
 
     def call(p):
+        return lambda u: getattr(halo, name)(u, p["steps"], 0.125, **{last: p[last]})
+
+    return target(name, call, reference, grids, plain=fits)
+
+
+def block_level(name, axes=(0, 1), **along):
+    """Return the target of a function of a block: all with halos, side by side."""
+
+    def reference(p, u):
+        if not 1 <= p["width"] <= min((p["n"], p["m"])[axis] for axis in axes):
+            raise ValueError("too narrow")
+        widths = [p["width"] * (axis in axes) for axis in (0, 1)]
+        mesh = p["mesh"]["x"], p["mesh"]["y"]
+        return windows(u, mesh, widths, **surroundings(name, p))
+
+    def call(p):
+        options = {"value": p["value"]} if "open" in name else {}
+        pad = partial(getattr(halo, name), width=p["width"], **along, **options)
+
         @jax.jit
         def run(array):
             halo.mesh_sizes("x", "y")  # or it refuses axes of two types
-            padded = jax.shard_map(partial(f, p), in_specs=BLOCKS, out_specs=BLOCKS)
+            padded = jax.shard_map(pad, in_specs=BLOCKS, out_specs=BLOCKS)
             return padded(halo.place(array, BLOCKS))
 
         return run
 
     given = tuple(given for given in GIVEN if given != "list")
-    return target(name, call, reference, exact, given=given)
+    return target(name, call, reference, blocks, given=given)
+
+
+def target(name, call, reference, choices, **options):
+    """Return a target whose grid lies in blocks."""
+    return Target(
+        name=f"halo.{name}",
+        parameters=st.fixed_dictionaries(choices),
+        arrays=grid,
+        call=call,
+        reference=reference,
+        specs=lambda p: (BLOCKS,),
+        **options,
+    )
 
 
 REFUSALS = (
@@ -111,36 +102,12 @@ REFUSALS = (
 )
 
 TARGETS = (
-    block_level(
-        "exchange",
-        lambda p, block: halo.exchange(block, "y", 1, p["width"]),
-        lambda p, u: extended(p, u, (1,), **WRAP),
-    ),
-    block_level(
-        "exchange_open",
-        lambda p, block: halo.exchange_open(block, "x", -2, p["width"], p["value"]),
-        lambda p, u: extended(p, u, (0,), **walls(p)),
-    ),
-    block_level(
-        "surround",
-        lambda p, block: halo.surround(block, p["width"]),
-        lambda p, u: extended(p, u, **WRAP),
-    ),
-    block_level(
-        "surround_open",
-        lambda p, block: halo.surround_open(block, p["width"], p["value"]),
-        lambda p, u: extended(p, u, **walls(p)),
-    ),
-    target(
-        "diffuse",
-        lambda p: lambda u: halo.diffuse(u, p["steps"], 0.125, p["width"]),
-        lambda p, u: heat(p, u, **WRAP),
-    ),
-    target(
-        "diffuse_open",
-        lambda p: lambda u: halo.diffuse_open(u, p["steps"], 0.125, p["value"]),
-        lambda p, u: heat(p, u, **walls(p)),
-    ),
+    block_level("exchange", (1,), axis_name="y", axis=1),
+    block_level("exchange_open", (0,), axis_name="x", axis=-2),
+    block_level("surround"),
+    block_level("surround_open"),
+    heat("diffuse"),
+    heat("diffuse_open"),
 )
 
 test_cases, test_draws = make_tests(TARGETS, REFUSALS)

@@ -1,4 +1,4 @@
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -24,29 +24,14 @@ WALL = 3
 WRAP, WALLS = {"mode": "wrap"}, {"constant_values": WALL}
 
 
-def field(shape=SHAPE, dtype=jnp.float32, seed=0):
+def field(shape=SHAPE, seed=0):
     """Return a random grid [N@x, M@y]."""
-    return jax.device_put(jnp.asarray(noise(*shape, seed=seed), dtype), BLOCKS)
+    return jax.device_put(noise(*shape, dtype=np.float32, seed=seed), BLOCKS)
 
 
 def by_block(pad):
     """Return the program that pads every block, and lays the results side by side."""
-
-    @jax.jit
-    def run(grid):  # on whatever mesh is in context
-        return jax.shard_map(pad, in_specs=BLOCKS, out_specs=BLOCKS)(grid)
-
-    return run
-
-
-@cache  # so that one program serves all tests on a mesh
-def periodic(width):
-    return by_block(lambda block: surround(block, width))
-
-
-@cache
-def walled(width):
-    return by_block(lambda block: surround_open(block, width, WALL))
+    return jax.jit(jax.shard_map(pad, in_specs=BLOCKS, out_specs=BLOCKS))
 
 
 def windows(grid, mesh, widths, **padding):
@@ -75,22 +60,34 @@ def cells(mesh, width):
 
 
 @pytest.mark.parametrize(
-    ("pad", "beyond", "mesh", "width", "kind"),
-    [(periodic, WRAP, (2, 4), 8, EXPLICIT), (walled, WALLS, (3, 2), 16, AUTO)],
+    ("pad", "beyond", "mesh", "kind"),
+    [
+        (partial(surround, width=8), WRAP, (2, 4), EXPLICIT),
+        (partial(surround_open, width=16, value=WALL), WALLS, (3, 2), AUTO),
+    ],
     ids=["ring", "line"],
 )
-def test_a_padded_block_is_a_window_in_two_messages_an_axis(
-    pad, beyond, mesh, width, kind
-):
-    """Corners are free, and a halo may be as wide as the block."""
+def test_a_padded_block_is_a_window_in_two_messages_an_axis(pad, beyond, mesh, kind):
+    """Corners are free, and a halo may be as wide as the block.
+
+    As many bring every copy of a cell back: <pad(u), v> is <u, transpose(v)>.
+    """
+    width, pad = pad.keywords["width"], by_block(pad)
     with devices(mesh, kind):
         grid = field()
-        run = pad(width).lower(grid).compile()
-        expected = windows(np.asarray(grid), mesh, (width, width), **beyond)
-        np.testing.assert_array_equal(run(grid), expected)
-    program = measure(run)
-    assert program.counts == {"collective-permute": 4}
-    assert program.sent == 4 * cells(mesh, width)
+        weights = field(jax.eval_shape(pad, grid).shape, seed=1)
+        transpose = jax.jit(lambda u, v: jax.vjp(pad, u)[1](v)[0])
+        run = pad.lower(grid).compile()
+        back = transpose.lower(grid, weights).compile()
+        padded, sums = run(grid), back(grid, weights)
+        assert sums.sharding.is_equivalent_to(grid.sharding, 2)
+    u, v = as_double(grid), as_double(weights)
+    window, walls = (windows(x, mesh, (width, width), **beyond) for x in (u, 0 * u))
+    np.testing.assert_array_equal(padded, window)
+    assert_close(np.vdot(u, as_double(sums)), np.vdot(window - walls, v))
+    for program in measure(run), measure(back):
+        assert program.counts == {"collective-permute": 4}
+        assert program.sent == 4 * cells(mesh, width)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +100,14 @@ def test_a_padded_block_is_a_window_in_two_messages_an_axis(
     ids=["ring", "wide", "line"],
 )
 def test_heat_is_that_of_numpy_in_few_messages(heat, beyond, mesh, kind, steps):
-    """A halo of width w lasts for w steps."""
-    with devices(mesh, kind):
-        grid = field()
-        step = jax.jit(lambda u: heat(u, steps, 0.15))
-        run = step.lower(grid).compile()
+    """A halo of width w lasts for w steps; a rate of any type is converted."""
+    with devices(mesh, kind), jax.numpy_dtype_promotion("strict"):
+        grid, rate = field(), jnp.bfloat16(0.15)
+        run = jax.jit(lambda u: heat(u, steps, rate)).lower(grid).compile()
         after, program = run(grid), measure(run)  # nothing is gathered
-        assert_close(after, march(as_double(grid), steps, 0.15, **beyond))
         assert after.sharding.is_equivalent_to(grid.sharding, 2)
+    assert after.dtype == jnp.float32
+    assert_close(after, march(as_double(grid), steps, float(rate), **beyond))
     width = heat.keywords.get("width", 1)
     rounds, rest = divmod(steps, width)
     assert program.counts == {"collective-permute": 4 * (rounds + (rest > 0))}
@@ -118,41 +115,17 @@ def test_heat_is_that_of_numpy_in_few_messages(heat, beyond, mesh, kind, steps):
     assert program.sent == 4 * (rounds * cells(mesh, width) + last)
 
 
-@pytest.mark.parametrize(
-    ("mesh", "pad", "width"), [((2, 4), periodic, 2), ((3, 2), walled, 1)]
-)
-def test_the_transpose_adds_the_halo_back_to_its_owners(pad, width, mesh):
-    """<pad(u), v> is <u, transpose(v)>: every copy of a cell returns to it."""
-    with devices(mesh):
-        grid = field()
-        shape = jax.eval_shape(pad(width), grid).shape
-        weights = field(shape, seed=1)
-        back = jax.jit(lambda u, v: jax.vjp(pad(width), u)[1](v)[0])
-        run = back.lower(grid, weights).compile()
-        answer, program = run(grid, weights), measure(run)
-        numbers = np.arange(1, grid.size + 1).reshape(SHAPE)
-        mode = WRAP if pad is periodic else {"constant_values": 0}
-        owners = windows(numbers, mesh, (width, width), **mode)
-        sums = np.bincount(owners.ravel(), as_double(weights).ravel(), grid.size + 1)
-        assert_close(answer, sums[1:].reshape(SHAPE))
-        assert answer.sharding.is_equivalent_to(grid.sharding, 2)
-    assert program.counts == {"collective-permute": 4}
-    assert program.sent == 4 * cells(mesh, width)
-
-
 def test_nobody_sends_round_the_ends_of_a_line():
     with devices((8, 1)):
-        [up, down] = measure(walled(1), field()).collectives
-        pairs = {(i, i + 1) for i in range(7)}
-        assert {frozenset(up.groups), frozenset(down.groups)} == {
-            frozenset(pairs),
-            frozenset((after, before) for before, after in pairs),
-        }
+        [up, down] = measure(by_block(surround_open), field()).collectives
+    pairs = [(i, i + 1) for i in range(7)]
+    ahead, back = frozenset(pairs), frozenset(pair[::-1] for pair in pairs)
+    assert {frozenset(up.groups), frozenset(down.groups)} == {ahead, back}
 
 
 def test_grids_of_numpy_copies_and_cut_otherwise_are_laid_out():
-    grid = np.random.default_rng(0).standard_normal((8, 16), np.float32)
-    periodic, walls = march(grid, 3, 0.2, **WRAP), march(grid, 3, 0.2, **WALLS)
+    grid = noise(8, 16, dtype=np.float32)
+    periodic, walls = march(grid, 3, **WRAP), march(grid, 3, **WALLS)
     with devices((2, 2, 2), names=("other", "x", "y")):
         for given in grid, jax.device_put(grid, jax.P(None, "other")):
             assert_close(diffuse(given, 3, width=2), periodic)
@@ -160,19 +133,9 @@ def test_grids_of_numpy_copies_and_cut_otherwise_are_laid_out():
         assert_close(diffuse_open(both, 3, value=WALL), walls)
 
 
-def test_rates_of_any_type_serve_where_nothing_is_promoted():
-    eps = float(jnp.finfo(jnp.bfloat16).eps)
-    with devices((2, 4)), jax.numpy_dtype_promotion("strict"):
-        grid, fine = field((8, 16), jnp.bfloat16), field((8, 16))
-        wanted = march(as_double(grid), 2, **WRAP)
-        assert_close(diffuse(grid, 2, jnp.float32(0.2)), wanted, eps)
-        walls = march(as_double(grid), 2, **WALLS)
-        assert_close(diffuse_open(grid, 2, 0.2, WALL), walls, eps)
-        for step in diffuse, diffuse_open:
-            assert step(fine, 2, np.float64(0.2)).dtype == jnp.float32
-
-
 GRID = np.ones((8, 16), np.float32)
+ROWS = {"in_specs": jax.P("x"), "out_specs": jax.P("x"), "axis_names": {"x"}}
+WIDE = "a block of 4 cells cannot fill a halo of {}: take a width from 1 to 4"
 
 
 @pytest.mark.parametrize(
@@ -195,21 +158,11 @@ def test_what_is_no_number_and_no_grid_is_refused(grid, options, words):
                 step(grid, **{"steps": 1, **options})
 
 
-def test_steps_without_a_mesh_are_refused():
-    for step in diffuse, diffuse_open:
-        with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
-            step(GRID, 1)
-
-
-ROWS = {"in_specs": jax.P("x"), "out_specs": jax.P("x"), "axis_names": {"x"}}
-WIDE = "a block of 4 cells cannot fill a halo of {}: take a width from 1 to 4"
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (periodic(0), WIDE.format(0)),
-        (walled(5), WIDE.format(5)),
+        (by_block(partial(surround, width=0)), WIDE.format(0)),
+        (by_block(partial(surround_open, width=5)), WIDE.format(5)),
         (lambda grid: diffuse(grid, 5, width=5), "cannot fill a halo of 5"),
         (lambda grid: diffuse_open(grid, 1, value=GRID), "value has the shape"),
         (lambda grid: exchange(grid, "z", 0), "no axis 'z' here: call it inside"),
@@ -224,3 +177,9 @@ WIDE = "a block of 4 cells cannot fill a halo of {}: take a width from 1 to 4"
 def test_a_halo_that_cannot_be_filled_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):
         call(field((8, 16)))
+
+
+@pytest.mark.parametrize("step", [diffuse, diffuse_open])
+def test_steps_without_a_mesh_are_refused(step):
+    with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
+        step(GRID, 1)
