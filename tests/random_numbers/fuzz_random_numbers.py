@@ -11,6 +11,7 @@ from jax import random as jax_random
 
 from examples import random_numbers
 
+ROWS = jax.P("x")
 uniform = partial(jax_random.uniform, dtype=np.float32)  # whatever is the default
 SPECS = {
     "blocks": jax.P("x", "y"),
@@ -50,9 +51,9 @@ def tile_by_tile(p, x):
         raise ValueError("a spec, or tiles, that do not fit")
     answer = np.zeros(shape)
     for place in np.ndindex(*(n // t for n in shape)):
-        key = reduce(jax_random.fold_in, place, jax_random.key(3))
         where = tuple(slice(i * t, i * t + t) for i in place)
-        answer[where] = np.asarray(uniform(key, (t,) * len(shape)))
+        key = reduce(jax_random.fold_in, place, jax_random.key(3))
+        answer[where] = uniform(key, (t,) * len(shape))
     return answer
 
 
@@ -80,15 +81,11 @@ def mask(p, x):
     return np.where(np.asarray(keep), x / 0.75, 0)
 
 
-def own_words(p):
-    """Return the first word of the key of each device along x."""
-
-    def body(block):
-        key = random_numbers.per_device_key(jax_random.key(1), "x")
-        varied = random_numbers.like_key(0.0, key)
-        return block + (jax_random.bits(key) >> 16).astype("f4") + varied
-
-    return jax.jit(jax.shard_map(body, in_specs=jax.P("x"), out_specs=jax.P("x")))
+def own_words(block):
+    """Add the first word of the key of each device along x."""
+    key = random_numbers.per_device_key(jax_random.key(1), "x")
+    varied = random_numbers.like_key(0.0, key)
+    return block + (jax_random.bits(key) >> 16).astype("f4") + varied
 
 
 def words(p, x):
@@ -106,9 +103,9 @@ OWN_WORDS = Target(
     name="random_numbers.per_device_key",
     parameters=st.fixed_dictionaries({"dtype": st.just("float32")}),
     arrays=lambda p, random: (np.zeros(p["mesh"]["x"]),),
-    call=own_words,
+    call=lambda p: jax.jit(jax.shard_map(own_words, in_specs=ROWS, out_specs=ROWS)),
     reference=words,
-    specs=lambda p: (jax.P("x"),),
+    specs=lambda p: (ROWS,),
     given=("sharded",),
     under=("nothing", "jit", "scan"),
 )

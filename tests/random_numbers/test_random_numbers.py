@@ -1,5 +1,5 @@
 import math
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import random
 from jax.sharding import AxisType
-from on_devices import devices
+from on_devices import as_double, devices, noise
 
 from examples.communication import measure
 from examples.random_numbers import (
@@ -20,7 +20,7 @@ from examples.random_numbers import (
 )
 
 P = jax.P
-SHAPE = (48, 24)
+SHAPE = 48, 24
 KEY = random.key(7)
 ROWS = P("x")
 
@@ -29,16 +29,9 @@ def poisson(key, shape):
     return random.poisson(key, like_key(5.0, key), shape)
 
 
-@cache
-def tiles_of(sampler, tile, shape=SHAPE):
-    """Draw tile by tile, in a loop, on one device."""
-    rows, columns = (range(n // part) for n, part in zip(shape, tile, strict=True))
-
-    @jax.jit
-    def draw(i, j):
-        return sampler(random.fold_in(random.fold_in(KEY, i), j), tile)
-
-    return np.block([[np.asarray(draw(i, j)) for j in columns] for i in rows])
+def on_one_device(sampler, shape, tile):
+    with devices((1,)):
+        return np.asarray(sample(sampler, KEY, shape, ROWS, tile), np.float32)
 
 
 def by_block(f, spec):
@@ -46,21 +39,10 @@ def by_block(f, spec):
     return jax.jit(jax.shard_map(f, in_specs=(), out_specs=spec))
 
 
-def dropper(spec, rate=0.3, key=KEY):
+def dropper(spec, rate, key=KEY):
     """Return the program that drops cells of blocks laid out by this spec."""
-
-    @jax.jit
-    @jax.shard_map(in_specs=spec, out_specs=spec)
-    def drop(block):
-        return dropout(block, key, rate, spec)
-
-    return drop
-
-
-def masked(x, rate):
-    """Drop cells in NumPy, by the mask of the global view."""
-    keep = np.asarray(random.bernoulli(KEY, 1 - rate, x.shape))
-    return np.where(keep, x / np.float32(1 - rate).astype(x.dtype), 0).astype(x.dtype)
+    drop = partial(dropout, key=key, rate=rate, spec=spec)
+    return jax.jit(jax.shard_map(drop, in_specs=spec, out_specs=spec))
 
 
 @pytest.mark.parametrize(
@@ -93,30 +75,21 @@ def test_a_block_costs_no_more_than_a_draw_of_its_size():
     ],
 )
 def test_dropout_drops_what_the_global_view_drops(mesh, spec, dtype, kind):
-    """Also under strict promotion, with 64 bits."""
-    x = np.random.default_rng(0).standard_normal(SHAPE).astype(dtype)
-    expected, strict = masked(x, 0.3), jax.numpy_dtype_promotion("strict")
+    """Also of a cotangent, under strict promotion, with 64 bits."""
+    drop = dropper(spec, 0.3)
+    x, strict = noise(*SHAPE).astype(dtype), jax.numpy_dtype_promotion("strict")
     with devices(mesh, kind), strict, jax.enable_x64(True):
         placed = jax.device_put(x, spec)
-        run = dropper(spec).lower(placed).compile()
-        answer = run(placed)
-        assert answer.dtype == dtype
-        assert answer.sharding.is_equivalent_to(placed.sharding, 2)
-    wide = np.complex64 if dtype == jnp.complex64 else np.float32
-    rounding = 2 * float(jnp.finfo(dtype).eps)
-    found, expected = (np.asarray(each).astype(wide) for each in (answer, expected))
-    np.testing.assert_allclose(found, expected, rtol=rounding)
+        both = jax.jit(lambda x: (drop(x), jax.vjp(drop, x)[1](x)[0]))
+        run = both.lower(placed).compile()
+        found = run(placed)
+        assert all(each.sharding.is_equivalent_to(placed.sharding, 2) for each in found)
     assert measure(run).counts == {}
-
-
-def test_the_gradient_of_dropout_passes_where_a_cell_remains():
-    x = np.ones(SHAPE, np.float32)
-    with devices((2, 4)):
-        drop = dropper(P("x", "y"), 0.25)
-        placed = jax.device_put(x, P("x", "y"))
-        gradient = jax.jit(jax.grad(lambda x: (drop(x) ** 2).sum() / 2))(placed)
-        np.testing.assert_allclose(gradient, masked(masked(x, 0.25), 0.25), rtol=1e-6)
-        assert gradient.sharding == placed.sharding
+    keep = np.asarray(random.bernoulli(KEY, np.float32(0.7), SHAPE))
+    expected, rounding = keep * as_double(x) / 0.7, 2 * float(jnp.finfo(dtype).eps)
+    for each in found:
+        assert each.dtype == dtype
+        np.testing.assert_allclose(as_double(each), expected, rtol=rounding)
 
 
 @pytest.mark.parametrize(
@@ -126,47 +99,36 @@ def test_the_gradient_of_dropout_passes_where_a_cell_remains():
         (poisson, (2, 2), P(("y", "x")), AxisType.Auto),
     ],
 )
-def test_a_sample_is_drawn_tile_by_tile(sampler, mesh, spec, kind):
-    """And a loop in a sampler waits for nobody."""
-    expected = tiles_of(sampler, (2, 6), (8, 24))
+def test_a_sample_is_that_of_one_device(sampler, mesh, spec, kind):
+    """A loop in a sampler waits for nobody; its parameters have their gradient."""
+
+    def draw(scale):
+        def scaled(key, tile):
+            return scale * sampler(key, tile)
+
+        return sample(scaled, KEY, (8, 24), spec, (2, 6))
+
     with devices(mesh, kind):
-        draw = jax.jit(lambda key: sample(sampler, key, (8, 24), spec, (2, 6)))
-        run = draw.lower(KEY).compile()
-        draws = run(KEY)
+        run = jax.jit(draw).lower(1.0).compile()
+        draws, slope = run(1.0), jax.jit(jax.grad(lambda s: draw(s).sum()))(2.0)
         wanted = jax.NamedSharding(jax.sharding.get_mesh(), spec)
         assert draws.sharding.is_equivalent_to(wanted, 2)
+    expected = on_one_device(sampler, (8, 24), (2, 6))
     np.testing.assert_allclose(draws, expected, rtol=1e-5)
+    np.testing.assert_allclose(slope, expected.sum(), rtol=1e-5)
     assert measure(run).counts == {}
 
 
-def test_a_scalar_and_a_list_of_sizes_are_drawn():
-    with devices((2, 4)):
-        assert sample(random.uniform, KEY, (), P()) == random.uniform(KEY, ())
-        assert sample(random.uniform, KEY, [8, 4], ROWS).shape == (8, 4)
-
-
 def test_a_tile_is_a_row_and_a_longer_sample_begins_with_a_shorter():
-    """And the sampler chooses the type."""
+    """The sampler chooses the type; a scalar is a tile."""
     halves = partial(random.uniform, dtype=jnp.bfloat16)
-    expected = tiles_of(halves, (1, 24))
+    expected = on_one_device(halves, SHAPE, (1, 24))
     with devices((8, 1)):
         for rows in 48, 16:
-            draws = sample(halves, KEY, (rows, 24), P("x"))
+            draws = sample(halves, KEY, [rows, 24], ROWS)
             assert draws.dtype == jnp.bfloat16
             np.testing.assert_array_equal(draws, expected[:rows])
-
-
-def test_a_reparametrised_normal_has_its_gradient():
-    def loss(mean, scale):
-        def normal(key, shape):
-            return mean + scale * random.normal(key, shape)
-
-        return sample(normal, KEY, (16, 8), P("x", "y"), (2, 2)).sum()
-
-    noise = tiles_of(random.normal, (2, 2), (16, 8))
-    with devices((2, 4)):
-        gradient = jax.jit(jax.grad(loss, (0, 1)))(1.0, 2.0)
-    np.testing.assert_allclose(gradient, (128, noise.sum()), rtol=1e-4)
+        assert sample(random.uniform, KEY, (), P()) == random.uniform(KEY, ())
 
 
 def test_each_device_has_the_key_of_its_rank():
