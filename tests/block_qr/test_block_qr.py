@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.linalg
 from jax.sharding import AxisType
 from on_devices import as_double, assert_agreed, assert_close, devices, noise
 
@@ -24,20 +23,15 @@ def positive_qr(a):
     return q * sign[None], r * sign[:, None]
 
 
-def errors(a, q, r):
-    """Return how far q is from right angles and q r from a, each column by itself."""
+def assert_right(a, q, r, name=""):
+    """Fail unless q has right angles, and q r the columns of a, each by itself."""
+    bound = 48 * np.finfo(a.dtype).eps
     a, q, r = map(as_double, (a, q, r))
     size = np.abs(a).max(0)
     size = np.where(size == 0, 1, size)
-    wrong = np.linalg.norm((q @ (r / size) - a / size), axis=0).max()
-    return np.abs(q.conj().T @ q - np.eye(q.shape[1])).max(), wrong
-
-
-def assert_as_good_as_lapack(a, q, r, name=""):
-    """Fail if errors are three times those of LAPACK in the type of a."""
-    ours, theirs = errors(a, q, r), errors(a, *scipy.linalg.qr(a, mode="economic"))
-    bound = 3 * np.maximum(theirs, 16 * np.finfo(a.dtype).eps)  # LAPACK may be lucky
-    assert (np.array(ours) <= bound).all(), (name, ours, theirs)
+    assert np.abs(q.conj().T @ q - np.eye(q.shape[1])).max() < bound, name
+    wrong = np.linalg.norm(q @ (r / size) - a / size, axis=0)
+    assert wrong.max() < bound, name
 
 
 # -------------------------------------------------------------------- the factors
@@ -64,7 +58,7 @@ def test_q_and_r_are_those_of_lapack_in_blocks(mesh, kind, shape, dtype):
     assert q.dtype == r.dtype == dtype
     assert not np.tril(r, -1).any()
     assert not np.diag(r).imag.any()
-    assert_as_good_as_lapack(a, q, r)
+    assert_right(a, q, r)
 
 
 M, N = 64, 48
@@ -97,12 +91,12 @@ FEW = "half the rank", "equal columns", "clustered", "zero columns"
     ],
     ids=["double", "single", "small", "large"],
 )
-def test_hard_matrices_lose_no_more_than_with_lapack(mesh, dtype, names, scale):
+def test_hard_matrices_are_factored_to_rounding(mesh, dtype, names, scale):
     """Right angles, and each column by itself; no reflector leads into padding."""
     with devices(mesh):
         for name in names:
             a = dtype(scale) * HARD[name].astype(dtype)
-            assert_as_good_as_lapack(a, *qr_blocks(a), name)
+            assert_right(a, *qr_blocks(a), name)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
@@ -240,6 +234,7 @@ A = noise(8, 8)
         (lambda: qr_blocks([[1.0]]), "pass an array"),
         (lambda: qr_blocks(A.astype(int)), "has no QR here"),
         (lambda: qr_blocks(A, axes=("x", "x")), "two axes"),
+        (lambda: qr_blocks(A, axes=("x", "z")), r"no mesh axis \['z'\] .*set_mesh"),
         (lambda: lstsq_blocks(A[:4], A), "M >= N"),
         (lambda: lstsq_blocks(A, A[:4]), "does not fit"),
         (lambda: jax.grad(lambda a: qr_blocks(a)[1].sum())(A[:4]), "wide"),
@@ -250,8 +245,3 @@ A = noise(8, 8)
 def test_what_is_no_matrix_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):
         call()
-
-
-def test_no_mesh_is_refused():
-    with pytest.raises(ValueError, match="set_mesh"):
-        qr_blocks(A)
