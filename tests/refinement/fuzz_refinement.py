@@ -14,7 +14,7 @@ equations = st.fixed_dictionaries(
         "dtype": st.sampled_from([*WIDE, "float32", "int32"]),
         "n": st.integers(1, 17),
         "k": st.integers(0, 3),
-        "power": st.sampled_from([0, 0, 100, -100]),
+        "power": st.sampled_from([0, 0, 100]),  # differences want no less
     }
 )
 
