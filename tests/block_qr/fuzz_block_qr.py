@@ -47,7 +47,7 @@ FACTORS = Target(
     reference=numbers_only(lambda a: a),
     kinds=("Auto", "Explicit"),  # a mixed mesh and lists are refused in words
     given=("numpy", "jax", "sharded", "replicated"),
-    specs=lambda p: (BLOCKS, BLOCKS),
+    specs=lambda p: (BLOCKS,),
     under=("nothing", "jit", "scan"),
     check=multiply_to_a,
 )
@@ -56,6 +56,7 @@ FIT = replace(
     name="block_qr.lstsq_blocks",
     arrays=both,
     call=lambda p: lambda a, b: block_qr.lstsq_blocks(a, b).x,
+    specs=lambda p: (BLOCKS, BLOCKS),
     reference=numbers_only(fit),
     under=("nothing", "jit", "grad", "scan"),
     plain=lambda p: p["m"] >= p["n"],
