@@ -31,7 +31,6 @@ author = "the Shardbook authors"
 html_title = project
 extensions = [
     "bundle",
-    "cell_links",
     "cells",
     "downloads",
     "error_directives",
@@ -41,7 +40,6 @@ extensions = [
     "markup",
     "myst_nb",
     "plots",
-    "predict",
     "reference_pages",
     "search_index",
     "sphinx.ext.autodoc",

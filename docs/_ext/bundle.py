@@ -1,10 +1,8 @@
 """Bundle what all pages load into one style sheet and one script, not 24 files.
 
 Each request costs a journey there and back, and a page stays white while a style sheet
-is missing. A file that only some pages ask for stays apart. Scripts stand at a page's
-end, where they do not take the line from the style sheet. The theme names its own files
-in a template, which `_templates/bundled` replaces, and 1970 icons: those that no page
-has, a fifth of the style sheet, are left out.
+is missing; scripts stand at its end. A file that only some pages ask for stays apart.
+The theme loads its own files by a template, which `_templates/bundled` replaces.
 """
 
 import re
@@ -18,27 +16,20 @@ THEME_SCRIPTS = (
     "_static/scripts/pydata-sphinx-theme.js",
 )
 ICONS = "angle-left angle-right arrow-up bars circle-half-stroke code download file"
-ICONS += " list magnifying-glass moon play print rocket sun"
+ICONS += " list magnifying-glass moon play print rocket sun"  # of 1970
 ICON = re.compile(r"(?:\.fa-[\w-]+,?)+\{--fa:[^}]*\}")
 USED = re.compile(rf"\.fa-(?:{'|'.join(ICONS.split())})[,{{]")
 URL = re.compile(r"""url\(\s*(["']?)(?!data:|https?:|#)([^"')]+)\1\s*\)""")
-USELESS = re.compile(  # in a bundle: the encoding, and maps of each file
-    r'\A\s*@charset "UTF-8";|^(//# |/\*# )sourceMappingURL=.*$', re.I | re.M
-)
 
 
 def read_file(folder, name) -> str:
     """Return a file of the site as a part of a bundle; MyST-NB's may come later."""
     file = folder / name
-    return USELESS.sub("", file.read_text("utf-8")).strip() if file.exists() else ""
-
-
-def read_sheet(folder, name) -> str:
-    """Return a style sheet with the icons that pages have, its links led on."""
+    text = file.read_text("utf-8") if file.exists() else ""
+    if not name.endswith(".css"):
+        return text
     base = relpath(dirname(name), dirname(STYLES))
-    text = URL.sub(
-        lambda url: f"url({normpath(f'{base}/{url[2]}')})", read_file(folder, name)
-    )
+    text = URL.sub(lambda url: f"url({normpath(f'{base}/{url[2]}')})", text)
     return ICON.sub(lambda icon: icon[0] if USED.search(icon[0]) else "", text)
 
 
@@ -46,11 +37,9 @@ def write_bundles(app, exception=None):
     """Handle `build-finished`, last: the theme has written the colours of code."""
     if exception or not hasattr(app, "bundled"):
         return
-    out, (sheets, scripts) = Path(app.outdir), app.bundled
-    text = "\n".join(read_sheet(out, name) for name in [*THEME_STYLES, *sheets])
-    (out / STYLES).write_text(f'@charset "UTF-8";\n{text}\n', encoding="utf-8")
-    text = "\n;\n".join(read_file(out, name) for name in [*scripts, *THEME_SCRIPTS])
-    (out / SCRIPTS).write_text(f"{text}\n", encoding="utf-8")
+    for bundle, separator in (STYLES, "\n"), (SCRIPTS, "\n;\n"):
+        parts = [read_file(Path(app.outdir), name) for name in app.bundled[bundle]]
+        Path(app.outdir, bundle).write_text(separator.join(parts), encoding="utf-8")
 
 
 def use_bundles(app, pagename, templatename, context, doctree):
@@ -59,27 +48,25 @@ def use_bundles(app, pagename, templatename, context, doctree):
     The theme's lines of script are for a menu of versions, which no page has.
     """
     names = app.env.metadata.get(pagename, {}).get("files", ())
-    sheets, scripts = context["css_files"], context["script_files"]
+    sheets, own_sheets = split_files(context["css_files"], names)
+    scripts, own_scripts = split_files(context["script_files"], names)
     if not hasattr(app, "bundled"):
-        app.bundled = [list_files(files, names) for files in (sheets, scripts)]
+        sheets, scripts = [*THEME_STYLES, *sheets], [*scripts, *THEME_SCRIPTS]
+        app.bundled = {STYLES: sheets, SCRIPTS: scripts}
         write_bundles(app)  # now, since each page names its digest
     app.add_css_file(Path(STYLES).name)
     app.add_js_file(Path(SCRIPTS).name, loading_method="defer")
-    own = [[f for f in files if file_name(f) in names] for files in (sheets, scripts)]
-    context["css_files"] = [sheets[-1], *own[0]]
-    context["scripts_last"] = [scripts[-1], *own[1]]
+    context["css_files"] = [context["css_files"][-1], *own_sheets]
+    context["scripts_last"] = [context["script_files"][-1], *own_scripts]
     context["script_files"] = []
 
 
-def list_files(files, own) -> list[str]:
-    """Return the names of files in the order of loading, without a page's own."""
-    ordered = sorted(files, key=lambda file: file.priority)
-    return [str(f.filename) for f in ordered if f.filename and file_name(f) not in own]
-
-
-def file_name(file) -> str:
-    """Return the name by which a page loads a file."""
-    return Path(str(file.filename)).name
+def split_files(files, names) -> tuple[list[str], list]:
+    """Return the names of files for all pages, in order, and a page's own files."""
+    own = [file for file in files if Path(str(file.filename)).name in names]
+    others = (file for file in files if file.filename and file not in own)
+    ordered = sorted(others, key=lambda file: file.priority)
+    return [str(file.filename) for file in ordered], own
 
 
 def setup(app):

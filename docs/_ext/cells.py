@@ -1,43 +1,52 @@
-"""Judge the cells of a page while the site is built, and show what they prove.
+"""Judge the cells of a page while the site is built, show what they prove; link them.
 
-The options are those of `guards`. Every cell runs, and all are judged, whenever a page
-is read. One that failed is read again in each build until it passes, so that no later
-build is green without it; one that raised an error also runs again.
+A page that failed is read again in each build until it passes, so that no later build
+is green without it; one that raised an error also runs again.
 """
 
 import re
+from hashlib import sha256
+from html import escape
+from pathlib import PurePosixPath
+from urllib.parse import urlencode
 
-import nbformat
 from docutils import nodes
-from execution import outputs_of
+from execution import outputs_of, played_notebook
 from sources import page_of
+from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 from book import exercises, guards, predictions
+from book.facts import locked_version
+from book.page import unique_name
 
 log = logging.getLogger(__name__)
 LINE = re.compile(r'(?<=(?:collapsed|.expanded) admonition-title">).*(?=</p>)')
-
-
-def executed_notebook(app, name):
-    """Return the notebook of a page as it ran, or None where it did not."""
-    file = getattr(app.env, "played", {}).get(name)
-    return nbformat.read(file, as_version=4) if file and file.exists() else None
+CODE = re.compile(r"`([^`]+)`")
+CORRECTIONS = {  # faults of accessibility
+    # MyST-NB's label hides the text by which voice control would press it
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    # the keyboard could not scroll the theme's wide tables
+    '<div class="pst-scrollable-table-container">': (
+        '<div class="pst-scrollable-table-container" tabindex="0">'
+    ),
+}
 
 
 def judge_page(app, doctree):
     """Handle `doctree-read`: compare each cell with its options, then show it so."""
-    name = app.env.docname
-    if (played := executed_notebook(app, name)) is None:
-        return
     page = page_of(app.env)
+    if (played := played_notebook(app.env, page)) is None:
+        return
     cells = list(zip(page.code, outputs_of(played), strict=True))
-    found = [*cell_faults(cells), *question_faults(page, cells, played)]
+    found = [*cell_faults(cells)]
+    found += [(line, "predict", w) for line, w in predictions.faults(page, cells)]
+    found += [(line, "exercise", w) for line, w in exercises.faults(page, played)]
     for line, option, words in found:
-        app.env.metadata[name]["failed"] = True
-        log.warning(words, location=(name, line), type="cells", subtype=option)
+        app.env.metadata[page.name]["failed"] = True
+        log.warning(words, location=(page.name, line), type="cells", subtype=option)
     if {"error", "check"} & {option for _, option, _ in found}:
-        app.env.played[name].unlink()  # the cause may lie outside the page
+        app.env.played[page.name].unlink()  # the cause may lie outside the page
     for node, (cell, outputs) in zip(doctree.findall(is_code), cells, strict=True):
         show_cell(node, cell, outputs)
 
@@ -49,16 +58,6 @@ def cell_faults(cells):
             yield cell.line, option, f"cell {number} {words}"
             if option == "error":
                 return  # what stands below may only follow from it
-
-
-def question_faults(page, cells, played):
-    """Yield the faults of predictions, and of answers to exercises."""
-    for line, words in predictions.faults(page, cells):
-        yield line, "predict", words
-    outcomes = exercises.read_outcomes(played)
-    for exercise in page.exercises:
-        for words in exercises.faults(exercise.name, outcomes.get(exercise.name, [])):
-            yield exercise.line + 1, "exercise", words
 
 
 def failed_pages(app, env, *changes):
@@ -89,12 +88,10 @@ def show_cell(node, cell, outputs):
     """Put the error into a box, and fold the code behind the words of an option."""
     if "raises" in cell.options and (error := guards.find_error(outputs)):
         show_error(node, *error[:2])
-    for option, mode, start in ("check", "all", "Checked: "), ("fold", "input", ""):
-        if option in cell.options:
-            node["hide_mode"] = mode  # MyST-NB's own way to fold a cell
-            words = start + cell.options[option].strip()
-            node["prompt_show"] = node["prompt_hide"] = words
-            node["classes"].append(option)
+    if cell.words:  # MyST-NB's own way to fold a cell
+        node["hide_mode"] = "all" if "check" in cell.options else "input"
+        node["prompt_show"] = node["prompt_hide"] = cell.words
+        node["classes"] += {"check", "fold"} & cell.options.keys()
 
 
 def show_error(node, kind, message):
@@ -102,27 +99,74 @@ def show_error(node, kind, message):
     for block in [*node.findall(nodes.literal_block)]:
         if "traceback" in block["classes"]:
             block.parent.remove(block)
-    name = nodes.paragraph(kind, kind, classes=["kind"])
-    says = nodes.literal_block(message, message, language="none", classes=["output"])
-    node[-1] += nodes.container("", name, says, classes=["output", "raised"])
+    title = nodes.paragraph(kind, kind, classes=["kind"])
+    text = nodes.literal_block(message, message, language="none", classes=["output"])
+    node[-1] += nodes.container("", title, text, classes=["output", "raised"])
     node["classes"].append("raises")
 
 
-def format_fold_lines(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: show what has backticks in the lines of folded cells.
+def correct_html(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: correct what MyST-NB and the theme write.
 
-    MyST-NB writes these lines as plain text.
+    It writes the lines of folded cells as plain text; there backticks are code.
     """
     body = context.get("body", "")
-    context["body"] = LINE.sub(
-        lambda line: re.sub(r"`([^`]+)`", r"<code>\1</code>", line[0]), body
-    )
+    for found, better in CORRECTIONS.items():
+        body = body.replace(found, better)
+    code = r"<code>\1</code>"
+    context["body"] = LINE.sub(lambda line: CODE.sub(code, line[0]), body)
+
+
+# ---------------------------------------------------------------------------- links
+
+
+class Targets(SphinxTransform):
+    """Append a name for links to the ids of each cell, by its code, and each figure."""
+
+    default_priority = 410  # after other names that a cell may have
+
+    def apply(self):
+        """Append the names; existing ids stay first."""
+        names = set()
+        for node in self.document.findall():
+            if is_code(node):
+                digest = sha256(cell_source(node).strip().encode()).hexdigest()
+                node["ids"].append(unique_name(f"cell-{digest[:6]}", names))
+            elif isinstance(node, nodes.image):
+                stem = PurePosixPath(node["uri"]).stem
+                node["ids"].append(unique_name(f"figure-{stem}", names))
+
+
+def add_links(app, doctree):
+    """Handle `doctree-read`: end each cell with a link, and one to report a claim."""
+    for node in doctree.findall(is_code):
+        name = next(each for each in node["ids"] if each.startswith("cell-"))
+        links = f'<a href="#{name}" title="Link to this cell">#</a>'
+        if app.config.repository:
+            url = escape(report_url(app.config.repository, app.env.docname, name))
+            links += f' <a href="{url}" title="Report a false claim">report</a>'
+        html = f'<span class="cell-links">{links}</span>'
+        node.append(nodes.raw("", html, format="html"))
+
+
+def report_url(repository, page, name) -> str:
+    """Return the address of the form for wrong claims, filled in."""
+    query = {
+        "template": "a-claim-is-wrong.yaml",
+        "title": f"{page}: ",
+        "page": f"{page}, #{name}",
+        "versions": f"JAX {locked_version('jax')}, as the site was built",
+    }
+    place = repository.removesuffix(".git").rstrip("/")
+    return f"{place}/issues/new?{urlencode(query)}"
 
 
 def setup(app):
-    """Register the handlers."""
+    """Register the handlers and the transform."""
     app.setup_extension("execution")
+    app.add_transform(Targets)
     app.connect("doctree-read", judge_page, priority=400)  # before all that read code
-    app.connect("html-page-context", format_fold_lines)
+    app.connect("doctree-read", add_links, priority=950)  # no word of it is searched
+    app.connect("html-page-context", correct_html)
     app.connect("env-get-outdated", failed_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 3}

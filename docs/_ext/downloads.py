@@ -1,16 +1,17 @@
-"""Write the notebook and the Markdown of each page, and `llms.txt`.
+"""Write the notebook and the Markdown of each page beside it, and `llms.txt`.
 
-They lie beside the page, `llms.txt` lists them all. Where `published` (the site's
-address) and `repository` (its address on GitHub) are set, a page also has a link to its
-notebook on Colab, and previews by sphinxext-opengraph with its own description.
+Where `published` (the site's address) and `repository` (its address on GitHub) are set,
+a page also has a link to its notebook on Colab, and previews by sphinxext-opengraph.
 """
 
 from functools import partial
 from pathlib import Path
 from posixpath import basename
+from shutil import copy
 
-import cells
 import module_pictures
+import nbformat
+from execution import outputs_of, played_notebook
 from sources import page_of
 from sphinx.util import logging
 
@@ -18,9 +19,6 @@ from book import contents, export, module_reference
 
 log = logging.getLogger(__name__)
 BRANCH = "gh-pages"  # where the built site, and so each notebook, lies on GitHub
-MADE = {  # what is known when all pages have been read
-    "module-picture": module_pictures.to_markdown,
-}
 
 
 def launches(name, repository) -> dict[str, str]:
@@ -30,9 +28,9 @@ def launches(name, repository) -> dict[str, str]:
     return {"Colab": f"{colab}/{place}/blob/{BRANCH}/{name}.ipynb"}
 
 
-def add_menus(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: pass the files of the page to `menus.html`."""
-    if doctree is None:
+def add_page(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: write a page's files for `menus.html`."""
+    if doctree is None or app.builder.name != "html":
         return
     page = page_of(app.env, pagename)
     context |= {"file_stem": basename(pagename), "is_notebook": page.is_notebook}
@@ -41,26 +39,24 @@ def add_menus(app, pagename, templatename, context, doctree):
         context["meta"] = (context.get("meta") or {}) | meta
     if page.is_notebook and app.config.published and app.config.repository:
         context["launches"] = launches(pagename, app.config.repository)
-
-
-def write_page(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: write the Markdown and the notebook of a page."""
-    if doctree is None or app.builder.name != "html":
-        return
-    page, out = page_of(app.env, pagename), Path(app.outdir)
-    made = {name: partial(make, env=app.env) for name, make in MADE.items()}
     try:
-        if page.is_notebook:
-            ran = cells.executed_notebook(app, page.name)
-            outputs = cells.outputs_of(ran) if ran else [[]] * len(page.code)
-            made["code-cell"] = export.write_cells(outputs)
-            modules = Path(app.config.execution_modules)
-            notebook = export.notebook_text(page, modules, outputs)
-            write_file(out / f"{page.name}.ipynb", notebook)
-        text = export.markdown(page.text, page, export.MADE | made)
-        write_file(out / f"{page.name}.md", text)
+        write_page(app, page, Path(app.outdir, pagename))
     except ValueError as error:
         log.warning("%s", error, location=pagename, type="downloads")
+
+
+def write_page(app, page, file):
+    """Write the Markdown and the notebook of a page."""
+    made = {"module-picture": partial(module_pictures.to_markdown, env=app.env)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if page.is_notebook:
+        played = played_notebook(app.env, page)
+        outputs = outputs_of(played) if played else [[]] * len(page.code)
+        made["code-cell"] = export.write_cells(page, outputs)
+        modules = Path(app.config.execution_modules)
+        notebook = export.notebook(page, modules, outputs)
+        nbformat.write(notebook, f"{file}.ipynb")
+    Path(f"{file}.md").write_text(export.markdown(page.text, page, export.MADE | made))
 
 
 def write_files(app, exception):
@@ -68,15 +64,11 @@ def write_files(app, exception):
     if exception or app.builder.name != "html":
         return
     out, modules = Path(app.outdir), Path(app.config.execution_modules)
+    (out / "modules").mkdir(exist_ok=True)
     for file in modules.glob("*.py"):
-        write_file(out / "modules" / file.name, file.read_text())
-    write_file(out / "llms.txt", format_llms(app, module_reference.files(modules)))
-
-
-def write_file(file, text):
-    """Write a file, and its folder where there is none."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+        copy(file, out / "modules")
+    text = format_llms(app, module_reference.files(modules))
+    (out / "llms.txt").write_text(text)
 
 
 def format_llms(app, modules) -> str:
@@ -99,8 +91,6 @@ def format_llms(app, modules) -> str:
 def setup(app):
     """Register the handlers."""
     app.setup_extension("execution")  # it owns the setting `execution_modules`
-    app.setup_extension("sources")
-    app.connect("html-page-context", add_menus, priority=400)  # before opengraph
-    app.connect("html-page-context", write_page)
+    app.connect("html-page-context", add_page, priority=400)  # before opengraph
     app.connect("build-finished", write_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

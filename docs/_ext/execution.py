@@ -1,18 +1,13 @@
 """Play a page when what it runs has changed, and give MyST-NB what its cells showed.
 
-A page's key digests the code that is played (its cells, the modules and data that they
-read, answers to exercises), the rows of the programs that it measures (see
-tools/measure_hook.py), and the environment. The folder of a key has the notebook as it
-ran, beside its programs (see `notes`).
+The folder of a page's key has the notebook as it ran, beside its programs: see `notes`.
 """
 
-import hashlib
 import os
 import shutil
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import nbformat
@@ -22,7 +17,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.logging import getLogger
 
 from book import exercises, marks, notes, play, program_table
-from book.page import SYNTAX, comment_options
+from book.page import SYNTAX
 
 LOG = getLogger(__name__)
 COLUMNS = "program", "machine", "collectives", "temporaries", "note"
@@ -34,22 +29,22 @@ COLUMNS = "program", "machine", "collectives", "temporaries", "note"
 def digest_environment(variables, files) -> str:
     """Digest the Python, variables and files; where the checkout lies is no part."""
     state = [sys.version, *(file.read_text() for file in files), *variables.items()]
-    text = repr(state).replace(str(marks.ROOT), "ROOT")
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(repr(state).replace(str(marks.ROOT), "ROOT").encode()).hexdigest()
 
 
 def page_key(app, page) -> str:
     """Return the digest of all that decides what a page shows when it is played."""
     try:
-        page = replace(page, source=comment_options(page))  # a new one needs no run
         notebook = play.make_notebook(page, Path(app.config.execution_modules))
     except ValueError as error:
         raise ExtensionError(f"{page.name}, {error}") from error
-    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    own = (row for row in other_rows() if page.name in row["pages"].split())
-    rows = sorted([row[column] for column in COLUMNS] for row in own)
+    own = iter(page.code)  # other words above its code need no run
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    code = [(next(own) if play.is_own(cell) else cell).source for cell in cells]
+    rows = [row for row in other_rows() if page.name in row["pages"].split()]
+    rows = sorted([row[column] for column in COLUMNS] for row in rows)
     state = [app.config.execution_environment, page.needs, code, rows]
-    return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+    return sha256(repr(state).encode()).hexdigest()[:16]
 
 
 def other_rows() -> list[dict]:
@@ -61,15 +56,21 @@ def add_dependencies(app, docname, source):
     """Handle `source-read`: read a page again when a file changes that is played."""
     page = page_of(app.env)
     if page.is_notebook:
-        answers = (exercises.wrong_answers_file(each.name) for each in page.exercises)
         files = [*page.modules(Path(app.config.execution_modules)), *page.data]
-        measures = "communication" in [file.stem for file in files]
-        table = [program_table.TABLE] * measures
-        for file in filter(Path.exists, (*files, *answers, *table)):
+        files += [exercises.wrong_answers_file(each.name) for each in page.exercises]
+        if "communication" in [file.stem for file in files]:  # it measures
+            files.append(program_table.TABLE)
+        for file in filter(Path.exists, files):
             app.env.note_dependency(file)
 
 
 # ------------------------------------------------------------------- what was played
+
+
+def played_notebook(env, page):
+    """Return the notebook of a page as it ran, or None where it did not."""
+    file = getattr(env, "played", {}).get(page.name)
+    return nbformat.read(file, as_version=4) if file and file.exists() else None
 
 
 def outputs_of(notebook) -> list:
@@ -91,7 +92,6 @@ def read_played(text, file):
 def store_page(app, page, file, kernel):
     """Play a page, and store its notebook in a file."""
     LOG.info("%s: Executing notebook", page.file)
-    start = time.monotonic()
     shutil.rmtree(file.parent, ignore_errors=True)
     variables = app.config.execution_variables | {"BOOK_NOTES": str(file.parent)}
     modules = Path(app.config.execution_modules)
@@ -99,18 +99,6 @@ def store_page(app, page, file, kernel):
     file.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, file.with_suffix(".part"))
     file.with_suffix(".part").rename(file)
-    seconds = time.monotonic() - start
-    LOG.info("%s: Executed notebook in %.2f seconds", page.file, seconds)
-
-
-def select_played(app, page) -> Path:
-    """Let MyST-NB read what was played of a page, by its key; return the file."""
-    env = app.env
-    notes.begin_notes(page.name, page_key(app, page))
-    file = env.played[page.name] = notes.notes_of(page.name) / "played.ipynb"
-    reader = "execution.read_played", {"file": file}, False
-    env.mystnb_config.custom_formats[str(page.file)] = reader
-    return file
 
 
 def play_pages(app, env, names):
@@ -121,27 +109,34 @@ def play_pages(app, env, names):
     if app.config.nb_execution_mode != "cache":
         return
     env.mystnb_config.execution_mode = "off"
-    env.played = getattr(env, "played", {})
-    folder, jobs = app.config.execution_kernels, []
+    env.played, jobs = getattr(env, "played", {}), []
     for page in (page_of(env, name) for name in names):
-        if page.is_notebook and not (file := select_played(app, page)).exists():
-            needs = tuple(page.needs)
-            kernel = play.make_kernel(needs, Path(folder)) if folder else "python3"
-            jobs.append((page, file, kernel))
+        if page.is_notebook:
+            folder = notes.notes_folder(page.name, page_key(app, page))
+            file = env.played[page.name] = folder / "played.ipynb"
+            reader = "execution.read_played", {"file": file}, False
+            env.mystnb_config.custom_formats[str(page.file)] = reader
+            if not file.exists():
+                jobs.append((page, file, find_kernel(app, page)))
     with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
         list(pool.map(lambda job: store_page(app, *job), jobs))
-    warn_of_missing(app)
+    warn_of_missing(env)
 
 
-def warn_of_missing(app):
+def find_kernel(app, page) -> str:
+    """Return the kernel of a page: with what it needs, where there is a folder."""
+    folder = app.config.execution_kernels
+    return play.make_kernel(tuple(page.needs), Path(folder)) if folder else "python3"
+
+
+def warn_of_missing(env):
     """Warn of pages with programs that are not compiled for other machines."""
-    if known := {row["program"] for row in other_rows()}:
-        for name in sorted(app.env.found_docs):
-            programs = {file.stem for file in notes.note_files(name)}
-            if missing := len(programs - known):
-                message = f"{missing} of its programs are not kept for other machines"
-                message += ": run `nox -s remeasure -- programs`"
-                LOG.warning(message, location=name)
+    known = {row["program"] for row in other_rows()}
+    for name in sorted(env.found_docs) if known else ():
+        programs = {file.stem for file in notes.note_files(name)}
+        if missing := len(programs - known):
+            message = f"{missing} of its programs are not kept for other machines: run "
+            LOG.warning(f"{message}`nox -s remeasure -- programs`", location=name)
 
 
 def setup(app):

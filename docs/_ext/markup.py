@@ -1,11 +1,6 @@
 """Add to the markup of pages what the style sheet, Pygments and readers need.
 
-A badge of a mode, such as `Auto`, gets the class `mode-auto`; a paragraph that begins
-with *Before this page*, in italics, gets the class `before`. A page with `wide: true`
-in its front matter has wide tables: its section gets the class `wide`, and its contents
-open at a button. In cells that every process runs (`%%every`) all but the first line is
-Python, where Pygments knows no more than plain text. A `literalinclude` of a function
-has the first line of its docstring; the page of the module has all of it.
+A page with `wide: true` in its front matter has wide tables.
 """
 
 from pathlib import Path
@@ -16,22 +11,16 @@ from pygments.lexer import bygroups, inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Keyword, Text
 from sphinx.directives.code import LiteralInclude
+from sphinx.util.docutils import SphinxDirective
 
 from book.export import source_of
+from book.predictions import read_answers
 
 MODES = {"auto", "explicit", "manual", "processes"}
-CORRECTIONS = {  # faults of accessibility
-    # MyST-NB's label hides the text by which voice control would press it
-    '<summary aria-label="Toggle hidden content">': "<summary>",
-    # the keyboard could not scroll the theme's wide tables
-    '<div class="pst-scrollable-table-container">': (
-        '<div class="pst-scrollable-table-container" tabindex="0">'
-    ),
-}
 
 
 class Listing(LiteralInclude):
-    """The directive `literalinclude`."""
+    """A `literalinclude`; of a function with the first line of its docstring."""
 
     def run(self):
         """Return the code as a block."""
@@ -42,6 +31,40 @@ class Listing(LiteralInclude):
             block.rawsource = source_of(Path(path), name)
             block.children = [nodes.Text(block.rawsource)]
         return found
+
+
+class Predict(SphinxDirective):
+    """A question with answers that open to reasons, without a script: `predictions`."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self):
+        """Return a box with the question, and a line for each answer."""
+        group = f"predict-{self.env.new_serialno('predict') + 1}"
+        question = self.paragraph("Predict. ", self.arguments[0])
+        box = nodes.container("", question, classes=["predict"])
+        for answer in read_answers("\n".join(self.content)):
+            kind, verdict = ("right", "Right. ") if answer.right else ("wrong", "No: ")
+            box += [
+                raw(f'<details class="{kind}" name="{group}">\n<summary>'),
+                nodes.inline("", "", *self.parse_inline(answer.text)[0]),
+                raw("</summary>\n<div>"),
+                self.paragraph(verdict, answer.reason),
+                raw("</div>\n</details>\n"),
+            ]
+        return [box]
+
+    def paragraph(self, start, text):
+        """Return a paragraph with a bold start."""
+        words, _ = self.parse_inline(text)
+        return nodes.paragraph("", "", nodes.strong("", start), *words)
+
+
+def raw(html):
+    """Return a part of a page in HTML."""
+    return nodes.raw("", html, format="html")
 
 
 class EveryLexer(PythonLexer):
@@ -73,17 +96,11 @@ def set_language(app, doctree):
             code["language"] = "every"
 
 
-def correct_html(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: correct the page's text."""
-    for found, better in CORRECTIONS.items():
-        context["body"] = context.get("body", "").replace(found, better)
-
-
 def setup(app):
-    """Register the directive, the language and the handlers."""
+    """Register the directives, the language and the handler."""
     app.add_directive("literalinclude", Listing, override=True)
+    app.add_directive("predict", Predict)
     app.add_lexer("every", EveryLexer)
     app.connect("doctree-read", add_classes, priority=600)  # the metadata come at 500
     app.connect("doctree-read", set_language)
-    app.connect("html-page-context", correct_html)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,9 +1,4 @@
-"""What directives know of the sources of pages, and what they leave on a page.
-
-`make_text` gives a text that is made of other files. The page on which it stands is
-read again when that text changes. `load_files` names scripts and styles that only some
-pages need.
-"""
+"""What directives know of the sources of pages, and what they leave on a page."""
 
 from pathlib import Path
 
@@ -17,7 +12,7 @@ def page_of(env, name="") -> Page:
 
 
 def make_text(env, make, *arguments) -> str:
-    """Return `make(page, *arguments)` for the page that is read, and store it."""
+    """Return `make(page, *arguments)`; where it changes, the page is read again."""
     text = make(page_of(env), *arguments)
     made = env.metadata[env.docname].setdefault("made", [])
     made.append((make, arguments, text))
@@ -25,25 +20,18 @@ def make_text(env, make, *arguments) -> str:
 
 
 def outdated_pages(app, env, *changes):
-    """Handle `env-get-outdated`: read the pages again that would have another text."""
-    return [
-        name
-        for name in env.found_docs & env.metadata.keys()
-        for made in env.metadata[name].get("made", ())
-        if is_outdated(page_of(env, name), *made)
-    ]
-
-
-def is_outdated(page, make, arguments, text) -> bool:
-    """Return whether a page would have another text now."""
-    try:
-        return make(page, *arguments) != text
-    except ValueError:  # its directive says what is wrong
-        return True
+    """Handle `env-get-outdated`: yield the pages that would have another text."""
+    for name in env.found_docs & env.metadata.keys():
+        for make, arguments, text in env.metadata[name].get("made", ()):
+            try:
+                if make(page_of(env, name), *arguments) != text:
+                    yield name
+            except ValueError:  # its directive says what is wrong
+                yield name
 
 
 def load_files(env, *names):
-    """Let the page that is read load scripts and styles."""
+    """Let the page that is read load scripts and styles, which only some pages need."""
     env.metadata[env.docname].setdefault("files", []).extend(names)
 
 

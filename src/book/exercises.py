@@ -1,8 +1,6 @@
-"""Try answers to exercises while a page is played.
+"""Try the stub of each exercise, and the answers of `tests/wrong_answers`, on its page.
 
-At each exercise its stub and the answers of `tests/wrong_answers` run on a copy of the
-names that the page has so far. None may pass, and each wrong answer is to be told the
-reason that stands beside it.
+None may pass, and the verdict on a wrong answer has to have the reason beside it.
 """
 
 import ast
@@ -43,47 +41,44 @@ def replace_answer(stub, answer) -> str:
 
 def add_attempts(notebook, page):
     """Put before each stub a cell that tries it, and each wrong answer in its place."""
-    places = {cell.id: n for n, cell in enumerate(notebook.cells)}
-    for number, stub in reversed([*enumerate(page.cells, 1)]):
-        if "exercise" in stub.tags:
-            name = stub.tags[stub.tags.index("exercise") + 1]
-            answers = [each["answer"] for each in wrong_answers(name)]
-            tries = [replace_answer(stub.source, answer) for answer in answers]
-            code = CODE.format(
-                module=ATTEMPT.read_text(), sources=[stub.source, *tries]
-            )
-            cell = new_code_cell(code, id=PREFIX + name)
-            notebook.cells.insert(places[f"cell-{number}"], cell)
+    module = ATTEMPT.read_text()
+    for each in page.exercises:
+        tags = [{*cell.metadata.get("tags", ())} for cell in notebook.cells]
+        place = next(n for n, own in enumerate(tags) if {"exercise", each.name} <= own)
+        stub = notebook.cells[place].source
+        wrong = (replace_answer(stub, w["answer"]) for w in wrong_answers(each.name))
+        code = CODE.format(module=module, sources=[stub, *wrong])
+        notebook.cells.insert(place, new_code_cell(code, id=PREFIX + each.name))
 
 
-def read_outcomes(notebook) -> dict[str, list[dict]]:
-    """Return the outcomes of the answers, the stub's first, by exercise."""
-    found = {}
-    for cell in notebook.cells:
-        if cell.id.startswith(PREFIX):
-            printed = "".join(o.text for o in cell.outputs if o.get("name") == "stdout")
-            outcomes = OUTCOME.findall(printed) or ["[]"]
-            found[cell.id.removeprefix(PREFIX)] = json.loads(outcomes[-1])
-    return found
+def faults(page, notebook):
+    """Yield the exercises with an answer of an unexpected verdict: lines, and why."""
+    cells = {cell.id: cell for cell in notebook.cells}
+    for each in page.exercises:
+        cell = cells.get(PREFIX + each.name)
+        outcomes = read_outcomes(cell) if cell else []
+        tried = [{"answer": "its stub"}, *wrong_answers(each.name)]
+        if len(outcomes) != len(tried):
+            yield each.line, f"exercise {each.name}: its answers were not tried"
+            continue
+        for outcome, answer in zip(outcomes, tried, strict=True):
+            if words := answer_fault(outcome, **answer):
+                yield each.line, f"exercise {each.name}: {words}"
 
 
-def faults(name, found) -> list[str]:
-    """List the answers to an exercise with an unexpected verdict.
+def read_outcomes(cell) -> list[dict]:
+    """Return the outcomes of the answers that a cell tried, the stub's first."""
+    printed = "".join(o.text for o in cell.outputs if o.get("name") == "stdout")
+    return json.loads(["[]", *OUTCOME.findall(printed)][-1])
 
-    found: the outcomes of the stub, and of each wrong answer.
-    """
-    tried = [None, *wrong_answers(name)]
-    if len(found) != len(tried):
-        return [f"exercise {name}: its answers were not tried"]
-    messages = []
-    for outcome, wrong in zip(found, tried, strict=True):
-        if "error" in outcome:
-            messages.append(outcome["error"])
-        elif outcome["passed"]:
-            accepted = (
-                f"a wrong answer is accepted:\n{wrong['answer']}" if wrong else ""
-            )
-            messages.append(accepted or "its stub is accepted")
-        elif wrong and wrong["reason"].casefold() not in outcome["text"].casefold():
-            messages.append(f"{wrong['reason']!r} is not in {outcome['text']}")
-    return [f"exercise {name}: {each}" for each in messages]
+
+def answer_fault(outcome, answer, reason="") -> str:
+    """Return what is wrong with the outcome of an answer that shall not pass."""
+    if "error" in outcome:
+        return outcome["error"]
+    if outcome["passed"]:
+        return f"\n{answer} is accepted"
+    text = outcome["text"]
+    return (
+        "" if reason.casefold() in text.casefold() else f"{reason!r} is not in {text}"
+    )

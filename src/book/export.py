@@ -1,9 +1,4 @@
-"""Write a page as a notebook that runs in an empty folder, and as one Markdown file.
-
-Both are made from the page's source alone, without Sphinx, and without running it. The
-notebook carries the modules that the page imports and the data that it reads: packed
-before its first cell with code, and to be read in its last cells.
-"""
+"""Write a page as a notebook that runs in an empty folder, and as one Markdown file."""
 
 import ast
 import base64
@@ -29,10 +24,9 @@ from book import (
     reading_map,
 )
 from book.facts import ROOT, facts, fill_facts
-from book.page import FENCES, code_cell, read_block, rewrite
+from book.page import FENCES, read_block, rewrite
 from book.plain_markdown import to_markdown
 
-COLLAPSED = {"hide-cell", "check", "fold"}
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 IMAGE = re.compile(r"!\[([^]]*)\]\(([^():]+)\)")  # a file beside the page
@@ -113,22 +107,19 @@ it, and restart the kernel: what you changed stays."""
 
 
 def source_of(path, name) -> str:
-    """Return the source of a function or class of a file, decorators included.
-
-    Of its docstring only the first line: the page of the module has all of it.
-    """
+    """Return the source of a part of a file, with the first line of its docstring."""
     text = path.read_text()
     node, lines = ast.parse(text), text.splitlines()
     for part in name.split("."):
         found = (n for n in node.body if getattr(n, "name", None) == part)
         if not (node := next(found, None)):
             raise ValueError(f"{path.name} has no {name}")
+    if ast.get_docstring(node) and (doc := node.body[0]).end_lineno > doc.lineno:
+        lines[doc.lineno - 1] += '"""'
+        del lines[doc.lineno : doc.end_lineno]
+        node.end_lineno -= doc.end_lineno - doc.lineno
     first = min(n.lineno for n in [node, *node.decorator_list]) - 1
-    shown, doc = lines[first : node.end_lineno], node.body[0]
-    if ast.get_docstring(node) and doc.end_lineno > doc.lineno:
-        start, end = doc.lineno - 1, doc.end_lineno
-        shown[start - first : end - first] = [f'{lines[start]}"""']
-    return textwrap.dedent("\n".join(shown))
+    return textwrap.dedent("\n".join(lines[first : node.end_lineno]))
 
 
 def include_file(block, page) -> str:
@@ -168,16 +159,14 @@ def markdown(text, page, made=MADE) -> str:
     return "\n".join(rewrite(text, forms))
 
 
-def write_cells(outputs):
+def write_cells(page, outputs):
     """Return what writes each cell of a page in turn as code and its text outputs."""
-    following = iter(outputs)
+    cells = zip(page.code, outputs, strict=True)
 
-    def write_cell(block, page):
-        own = next(following)
-        error = guards.find_error(own) or ()
-        texts = guards.visible_text(own), ": ".join(error[:2])
-        shown = "\n".join(filter(None, texts))
-        code = f"```python\n{cell_code(code_cell(block))}\n```"
+    def write_cell(*_):
+        cell, own = next(cells)
+        shown = guards.text_and_error(own)
+        code = f"```python\n{cell_code(cell)}\n```"
         return f"{code}\n\n```text\n{shown}\n```" if shown else code
 
     return write_cell
@@ -187,79 +176,57 @@ def write_cells(outputs):
 
 
 def notebook(page, modules_folder, outputs=None):
-    """Return a page as a notebook that runs in an empty folder.
-
-    It opens with the page's text; before its code it looks at JAX and at its devices,
-    and writes what the page imports and reads.
-
-    outputs: what each code cell gave when the site ran it; without, there is none.
-    """
+    """Return a page as a notebook, with what each cell gave when the site ran it."""
     following = iter(outputs or [[]] * len(page.code))
     cells = [
-        notebook_cell(f"cell-{n}", cell, page, next(following) if cell.code else ())
+        code_cell(n, cell, next(following)) if cell.code else text_cell(n, cell, page)
         for n, cell in enumerate(page.cells, 1)
     ]
-    first = next((n for n, cell in enumerate(page.cells) if cell.code), len(cells))
+    first = next(n for n, cell in enumerate(page.cells) if cell.code)
     start, end = file_cells(page, modules_folder)
     cells[first:first] = start_cells(page) + start
     return new_notebook(cells=cells + end, metadata={"kernelspec": KERNEL})
 
 
-def notebook_text(page, modules_folder, outputs=None) -> str:
-    """Return a page's notebook as the text of a file."""
-    found = notebook(page, modules_folder, outputs)
-    return nbformat.writes(found, indent=1) + "\n"
-
-
 def requirements(names, root=ROOT) -> list[str]:
     """List packages with the lower bounds of pyproject.toml."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())
-    groups = settings.get("dependency-groups", {})
-    stated = [*settings["project"]["dependencies"], *groups.get("pages", [])]
+    stated = (
+        settings["project"]["dependencies"] + settings["dependency-groups"]["pages"]
+    )
     bounds = {re.match(r"[\w-]+", line)[0]: line for line in stated}
     return [bounds.get(name, name) for name in names]
 
 
 def start_cells(page) -> list:
-    """Return what stands before the code: a note, and a look at JAX and its devices.
-
-    A page with `devices: later` starts processes, or shows what comes before.
-    """
+    """Return what stands before the code: a note, and a look at JAX and its devices."""
     url, release = page.url(page.file.name), facts().jax
     needs = [f'"{line}"' for line in requirements(page.needs)]
     others = [line for line in needs if not line.startswith('"jax>')]
-    note = NOTE.format(
-        title=f"[{page.title}]({url})" if url else page.title,
-        python=facts().python,
-        needs=" ".join(needs),
-    )
+    title = f"[{page.title}]({url})" if url else page.title
+    note = NOTE.format(title=title, python=facts().python, needs=" ".join(needs))
     install = " ".join([f'"jax=={release}.*"', *others])
     version = VERSION.format(jax=release, needs=install)
     cells = [new_markdown_cell(note, id="note"), new_code_cell(version, id="version")]
-    if page.front.get("devices") != "later":
+    if page.front.get("devices") != "later":  # as where it starts processes
         cells.append(new_code_cell(DEVICES, id="devices"))
     return cells
 
 
-def notebook_cell(name, cell, page, outputs):
-    """Return a cell of the page as a cell of the notebook, without logs.
-
-    Run All does not stop at an error that a cell shows; what is folded on the page is
-    collapsed, below a comment of its words.
-    """
-    if not cell.code:
-        return text_cell(name, to_markdown(markdown(cell.source, page), page), page)
-    tags = [*cell.tags, *["raises-exception"] * ("raises" in cell.options)]
+def code_cell(number, cell, outputs):
+    """Return a cell of the page as a cell of the notebook, without logs."""
+    tags = [*cell.tags]
+    if "raises" in cell.options:  # else Run All stops there
+        tags.append("raises-exception")
     metadata = {"tags": tags} if tags else {}
-    if COLLAPSED & {*tags, *cell.options}:
+    if cell.words or "hide-cell" in tags:
         metadata["jupyter"] = {"source_hidden": True}
-    found = new_code_cell(cell_code(cell), id=name, metadata=metadata)
-    shown = (output for output in outputs if output.get("name") != "stderr")
-    found.outputs = [clean_output(output) for output in shown]
-    return found
+    shown = [clean_output(each) for each in outputs if each.get("name") != "stderr"]
+    more = {"id": f"cell-{number}", "metadata": metadata, "outputs": shown}
+    return new_code_cell(cell_code(cell), **more)
 
 
-def text_cell(name, text, page):
+def text_cell(number, cell, page):
     """Return a cell of Markdown that has its pictures with it."""
     pictures = {}
 
@@ -269,27 +236,24 @@ def text_cell(name, text, page):
         pictures[file.name] = {mimetypes.guess_type(file.name)[0]: data}
         return f"![{image[1]}](attachment:{file.name})"
 
-    text = IMAGE.sub(attach, text)
+    text = IMAGE.sub(attach, to_markdown(markdown(cell.source, page), page))
     more = {"attachments": pictures} if pictures else {}
-    return new_markdown_cell(text, id=name, **more)
+    return new_markdown_cell(text, id=f"cell-{number}", **more)
 
 
 def cell_code(cell) -> str:
     """Return a cell's code, below a comment of the words that stand for it."""
-    for option, start in (("check", "Checked: "), ("fold", "")):
-        if option in cell.options and not cell.source.startswith("%%"):
-            return f"# {start}{cell.options[option].strip()}\n{cell.source}"
-    return cell.source
+    words = "" if cell.source.startswith("%%") else cell.words
+    return f"# {words}\n{cell.source}" if words else cell.source
 
 
 def clean_output(output):
-    """Return an output for the notebook: of an error without its traceback."""
+    """Return an output without a number; an error without its traceback."""
     output = nbformat.from_dict(output)
     if output.output_type == "error":
         output.evalue = guards.clean_message(output.evalue)
         output.traceback = [f"{output.ename}: {output.evalue}"]
-    output.pop("execution_count", None)
-    if output.output_type == "execute_result":
+    if "execution_count" in output:
         output.execution_count = None
     return output
 

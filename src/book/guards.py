@@ -1,21 +1,19 @@
-"""Compare the outputs of a cell with its options.
+"""Compare the outputs of a cell (nbformat) with its options.
 
     expect: TEXT          what the reader sees as text; `...` stands for anything
     raises: KIND PHRASE   the error that it raises, with the phrase in its message; text
                           printed before needs `expect`
-    check: WORDS          what its assertions prove; these words stand for the code
-    fold: WORDS           words that stand for the code; what the cell gives stays
+    check: WORDS          what its assertions prove; the words stand for the code
+    fold: WORDS           the words stand for the code; what the cell gives stays
 
-A cell's outputs are those of a notebook (nbformat), from the site's own run or from a
-reader's: both are judged here. What every process shows (`%%every`) is HTML, and counts
-as text: its plain form, with the processes named above their lines, `[processes 0, 1]`.
+What every process shows (`%%every`) is HTML, and counts as text: its plain form, with
+the processes above their lines, `[processes 0, 1]`.
 """
 
 import difflib
 import re
 from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
 
-MYST_OPTIONS = {"mystnb", "tags"}
 ACCOUNTED_FOR = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
 BASE_CLASSES = {"IndivisibleError": "ValueError"}  # of JAX's errors, as pages state
@@ -43,6 +41,12 @@ def visible_text(outputs) -> str:
     return "\n".join(map(tidy, texts))
 
 
+def text_and_error(outputs) -> str:
+    """Return the text below a cell, and the kind and the message of its error."""
+    error = ": ".join((find_error(outputs) or ())[:2])
+    return "\n".join(filter(None, (visible_text(outputs), error)))
+
+
 def process_html(output) -> str:
     """Return the HTML of what several processes show, or nothing."""
     html = output.get("data", {}).get("text/html", "")
@@ -56,7 +60,7 @@ def tidy(text) -> str:
 
 
 def find_error(outputs) -> tuple[str, str, str] | None:
-    """Return the kind of the error that a cell raised, its message, and how it came."""
+    """Return the kind of the error that a cell raised, its message, and its trace."""
     for output in outputs:
         if output["output_type"] == "error":
             lines = tidy("\n".join(output["traceback"])).splitlines()
@@ -78,14 +82,14 @@ def faults(cell, outputs):
 
     Text that nothing expects is a fault of `expect`.
     """
-    for name in cell.others.keys() - MYST_OPTIONS:
-        yield "option", f"has an option that nothing knows: {name}"
+    for option in cell.options.keys() - RULES.keys():
+        yield "option", f"has an option that nothing knows: {option}"
     error = find_error(outputs)
     if error and not {"raises", "check"} & cell.options.keys():
         yield "error", f"raised what no option expects\n{error[2]}"
         return
-    for option, wanted in cell.options.items():
-        for words in RULES[option](cell, wanted, outputs):
+    for option in filter(RULES.get, cell.options):
+        for words in RULES[option](cell, outputs, error):
             yield option, words
     if text := unexpected_text(cell, outputs):
         yield "expect", f"prints what nothing expects\n{text}"
@@ -110,47 +114,35 @@ def is_match(wanted, got) -> bool:
     return OutputChecker().check_output(f"{wanted}\n", f"{got}\n", flags)
 
 
-def difference(wanted, got) -> str:
-    """Return the lines that differ."""
-    lines = wanted.splitlines(), got.splitlines()
-    return "\n".join(difflib.unified_diff(*lines, "expected", "printed", lineterm=""))
-
-
-def expect(cell, wanted, outputs):
+def expect(cell, outputs, error):
     """Yield the difference between the text wanted and the text that there is."""
-    wanted, got = tidy(wanted), visible_text(outputs)
+    wanted, got = tidy(cell.options["expect"]), visible_text(outputs)
     if not re.search(r"\w", wanted):
         yield f"expects no word, number or type: {wanted!r} fits anything"
     if not is_match(wanted, got):
-        yield f"printed something else\n{difference(wanted, got)}"
+        lines = wanted.splitlines(), got.splitlines()
+        diff = difflib.unified_diff(*lines, "expected", "printed", lineterm="")
+        yield "\n".join(["printed something else", *diff])
 
 
-def raises(cell, wanted, outputs):
+def raises(cell, outputs, error):
     """Yield what is wrong with the error, or with its absence."""
-    name, _, phrase = wanted.strip().partition(" ")
-    name, phrase, error = name.rstrip(":"), phrase.strip(), find_error(outputs)
+    name, _, phrase = cell.options["raises"].strip().partition(" ")
+    name, phrase = name.rstrip(":"), phrase.strip()
+    kind, message, _ = error or ("nothing", "", "")
+    kinds = kind.rpartition(".")[2], BASE_CLASSES.get(kind)
     if not phrase:
         yield f"says nothing of the message of {name}: add a phrase of it"
-    elif not error:
-        yield f"raised nothing, where `raises` expects {name}: {phrase}"
-    elif not (is_kind(name, error[0]) and is_match(f"...{phrase}...", error[1])):
-        yield (
-            f"raised another error\nexpected  {name}: ...{phrase}...\n"
-            f"raised    {error[0]}: {error[1]}"
-        )
+    elif not (name in kinds and is_match(f"...{phrase}...", message)):
+        yield f"raised {kind}: {message}\nwhere `raises` expects {name}: {phrase}"
 
 
-def is_kind(name, kind) -> bool:
-    """Return whether a name is that of an error's class, or of its base."""
-    kind = kind.rpartition(".")[2]
-    return name in (kind, BASE_CLASSES.get(kind))
-
-
-def check(cell, words, outputs):
+def check(cell, outputs, error):
     """Yield the error of an assertion, or that there is no assertion."""
+    words = cell.options["check"]
     if not ASSERTION.search(cell.source):
         yield f"asserts nothing: {words}"
-    if error := find_error(outputs):
+    if error:
         yield f"is not true: {words}\n{error[2]}"
 
 

@@ -1,7 +1,6 @@
-"""Store notes of the programs that each page measures, as it lowered them.
+"""Find notes of the programs that each page measures, by page and key.
 
-They lie beside the outputs of the pages, by page and key: with outputs that are still
-in the cache, their notes come back.
+They lie beside its outputs: with outputs that are still in the cache they come back.
 """
 
 from pathlib import Path
@@ -11,24 +10,16 @@ from book import marks
 CURRENT = marks.ROOT / "docs/_build/programs"  # the key of each page, as it is now
 
 
-def current_key(page) -> Path:
-    """Return the file with a page's key."""
-    return CURRENT / page.replace("/", "-")
-
-
-def begin_notes(page, key):
-    """Select the notes of a page by a key."""
-    CURRENT.mkdir(parents=True, exist_ok=True)
-    current_key(page).write_text(key)
-
-
-def notes_of(page) -> Path:
-    """Return the folder for notes of a page by its current key."""
-    file = current_key(page)
-    folder = marks.cache_folder() or marks.ROOT / "docs/_build"
-    return folder / "notes" / file.name / file.read_text()
+def notes_folder(page, key="") -> Path:
+    """Return the folder for notes of a page by this key, or by its current one."""
+    file = CURRENT / page.replace("/", "-")
+    if key:
+        CURRENT.mkdir(parents=True, exist_ok=True)
+        file.write_text(key)
+    key = file.read_text() if file.exists() else "none"
+    return (marks.cache_folder() or CURRENT.parent) / "notes" / file.name / key
 
 
 def note_files(page) -> list[Path]:
     """Return the notes of a page by its current key, a file for each program."""
-    return sorted(notes_of(page).glob("*.json")) if current_key(page).exists() else []
+    return sorted(notes_folder(page).glob("*.json"))

@@ -8,9 +8,10 @@ Block   a fenced part of a text: code, or a directive
 import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import chain, count, pairwise, takewhile
+from itertools import groupby
 from pathlib import Path
 from posixpath import normpath
+from typing import NamedTuple
 
 import yaml
 from markdown_it.renderer import RendererHTML
@@ -23,7 +24,8 @@ SYNTAX = MdParserConfig(
 )
 PARSER = create_md_parser(SYNTAX, RendererHTML)
 DIRECTIVE = re.compile(r"\{([^}]+)\}\s*(.*)")  # behind a fence; code has a language
-SHORT = re.compile(r":(?:[\w-]+:|#)")  # an option on a line of its own, or a comment
+BLOCK = re.compile(r"---\n(?P<yaml>.*?)^---\n", re.M | re.S)  # options in YAML
+SHORT = re.compile(r"(?::[\w-]+:.*\n)*")  # options on lines of their own
 OPTION = re.compile(r":?([\w-]+):|---")  # or an end of the options
 FENCES = "fence", "colon_fence"
 GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
@@ -66,37 +68,26 @@ class Block:
 
 def read_block(token, source) -> Block:
     """Return the block of a token."""
-    info = token.info.strip()
-    directive = DIRECTIVE.match(info)
-    name, argument = directive.groups() if directive else (None, info)
-    lines = token.content.rstrip("\n").split("\n")
-    header, count = split_options(lines) if name else ([], 0)
-    options = read_options("\n".join(header), token.map[0] + 1)
-    content = "\n".join(lines[count:]).strip("\n")
-    return Block(name, argument, options, count, content, source, tuple(token.map))
-
-
-def split_options(lines) -> tuple[list[str], int]:
-    """Return the options at the start of a block in YAML, and their number of lines."""
-    if lines[0] == "---":
-        end = lines.index("---", 1)
-        return lines[1:end], end + 1
-    header = [line[1:] for line in takewhile(SHORT.match, lines)]
-    return header, len(header)
+    text, lines = token.content, tuple(token.map)
+    directive = DIRECTIVE.match(token.info.strip())
+    if not directive:
+        return Block(None, token.info.strip(), {}, 0, text.strip("\n"), source, lines)
+    header = BLOCK.match(text) or SHORT.match(text)
+    options = read_options(header, lines[0] + 1)
+    length, text = header[0].count("\n"), text[header.end() :].strip("\n")
+    return Block(*directive.groups(), options, length, text, source, lines)
 
 
 def read_options(header, line) -> dict:
     """Return the options of the directive in this line, without types."""
+    text = header["yaml"] if header.re is BLOCK else re.sub("(?m)^:", "", header[0])
     try:
-        options = yaml.load(header, yaml.BaseLoader) or {}
-        for name in GUARDS:
-            if not isinstance(options.get(name, ""), str):
-                raise yaml.YAMLError(f"{name} is no text")
+        options = yaml.load(text, yaml.BaseLoader) or {}
+        if not all(isinstance(options.get(name, ""), str) for name in GUARDS):
+            raise yaml.YAMLError("a list is no text")
     except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
         raise ValueError(
-            f"line {line}: the options of a cell need quotes, or a block "
-            f"(`|`, `|2`): {reason}"
+            f"line {line}: an option needs quotes or `|`: {error}"
         ) from error
     return options
 
@@ -110,16 +101,20 @@ class Cell:
 
     code: bool
     source: str
-    line: int  # of its fence in the file, or its first one, from 1
+    line: int = 0  # of the fence of code in the file, from 1
     tags: tuple[str, ...] = ()
-    options: dict[str, str] = field(default_factory=dict)  # those of GUARDS
-    others: dict = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)  # those of `guards`
     header: int = 0  # the number of lines with options, below its fence
 
+    @property
+    def words(self) -> str:
+        """What stands for its code where that is folded."""
+        check, fold = self.options.get("check", ""), self.options.get("fold", "")
+        return f"Checked: {check.strip()}" if check else fold.strip()
 
-@dataclass(frozen=True)
-class Exercise:
-    """An exercise: the tag of its stub, its title, what it asks, its line from 0."""
+
+class Exercise(NamedTuple):
+    """An exercise: the tag of its stub, its title, what it asks, its line from 1."""
 
     name: str
     title: str
@@ -162,11 +157,10 @@ class Page:
         """Whether there are cells to run."""
         return "kernelspec" in self.front
 
-    @cached_property
+    @property
     def title(self) -> str:
         """The first heading."""
-        pairs = pairwise(self.tokens)
-        return next(text.content for token, text in pairs if token.tag == "h1")
+        return re.search(r"^# (.+)", self.text, re.M)[1]
 
     @property
     def description(self) -> str:
@@ -187,25 +181,27 @@ class Page:
     @cached_property
     def blocks(self) -> list[Block]:
         """Its fenced parts."""
-        lines = self.text.split("\n")
-        return [
-            read_block(token, "\n".join(lines[slice(*token.map)]))
-            for token in self.tokens
-            if token.type in FENCES
-        ]
+        found = []
+        forms = dict.fromkeys(FENCES, lambda *part: found.append(read_block(*part)))
+        rewrite(self.text, forms)
+        return found
 
     @cached_property
     def cells(self) -> list[Cell]:
         """Its cells, in order; text without a word is none."""
-        lines, found = self.text.split("\n"), []
-        last = self.tokens[0].map[1] if self.front else 0
-        for block in self.blocks:
-            if block.name == "code-cell":
-                start, end = block.lines
-                found += [markdown_cell(lines, last, start), code_cell(block)]
-                last = end
-        found.append(markdown_cell(lines, last, len(lines)))
-        return [cell for cell in found if cell.code or cell.source]
+        blocks, found = iter(self.blocks), []
+
+        def form(token, source):
+            block = next(blocks)
+            return code_cell(block) if block.name == "code-cell" else source
+
+        forms = dict.fromkeys(FENCES, form) | {"front_matter": lambda *_: ""}
+        for kind, parts in groupby(rewrite(self.text, forms), type):
+            if kind is Cell:
+                found += parts
+            elif text := "\n".join(parts).strip("\n"):
+                found.append(Cell(False, text))
+        return found
 
     @property
     def code(self) -> list[Cell]:
@@ -223,12 +219,12 @@ class Page:
         """Its exercises: a box of the class `exercise`, and the next stub."""
         stubs, found = [cell for cell in self.code if "exercise" in cell.tags], []
         for box in self.blocks:
-            tags = [stub.tags for stub in stubs if stub.line > box.lines[0]]
+            line, title = box.lines[0] + 1, box.argument.removeprefix("Exercise: ")
+            tags = [stub.tags for stub in stubs if stub.line > line]
             if box.options.get("class") == "exercise" and tags:
                 name = tags[0][tags[0].index("exercise") + 1]
-                title = box.argument.removeprefix("Exercise: ")
                 title, asks = title[0].upper() + title[1:], first_sentence(box.content)
-                found.append(Exercise(name, title, asks, box.lines[0]))
+                found.append(Exercise(name, title, asks, line))
         return found
 
     def url(self, target) -> str:
@@ -241,19 +237,11 @@ class Page:
         return f"{self.address.rstrip('/')}/{path}{mark}{anchor}"
 
 
-def markdown_cell(lines, first, last) -> Cell:
-    """Return the lines of a page between two others as a cell of Markdown."""
-    while first < last and not lines[first].strip():
-        first += 1
-    return Cell(False, "\n".join(lines[first:last]).rstrip(), first + 1)
-
-
 def code_cell(block) -> Cell:
-    """Return a block of code that runs as a cell."""
-    own = {name: block.options[name] for name in GUARDS if name in block.options}
-    others = {k: value for k, value in block.options.items() if k not in GUARDS}
-    tags, line = tuple(others.get("tags", ())), block.lines[0] + 1
-    return Cell(True, block.content, line, tags, own, others, block.header)
+    """Return a block of code that runs as a cell; `mystnb` is MyST-NB's."""
+    own = {name: text for name, text in block.options.items() if name != "mystnb"}
+    tags = tuple(own.pop("tags", ()))
+    return Cell(True, block.content, block.lines[0] + 1, tags, own, block.header)
 
 
 def first_sentence(text) -> str:
@@ -265,8 +253,10 @@ def first_sentence(text) -> str:
 
 def unique_name(stem, taken) -> str:
     """Return a name, with a number if it is taken, and add it to those taken."""
-    names = chain([stem], (f"{stem}-{n}" for n in count(2)))
-    name = next(each for each in names if each not in taken)
+    name, number = stem, 1
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}"
     taken.add(name)
     return name
 
@@ -276,18 +266,6 @@ def pages(docs) -> list[Page]:
     files = [*docs.glob("*.md"), *docs.glob("[!_]*/**/*.md")]  # not those in _build
     modules = docs / PAGES_OF_MODULES
     return [Page(file, docs) for file in sorted(files) if file.parent != modules]
-
-
-def comment_options(page) -> str:
-    """Return a page's text with the options in GUARDS as comments, on their lines.
-
-    They are no part then of MyST-NB's key: no page runs for a new expectation.
-    """
-    lines = page.text.split("\n")
-    for cell in page.code:
-        for n in option_lines(lines, cell, GUARDS):
-            lines[n] = re.sub(r"^:?", r"\g<0>#", lines[n])
-    return "\n".join(lines)
 
 
 def option_lines(lines, cell, names) -> list[int]:

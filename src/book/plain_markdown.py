@@ -1,11 +1,11 @@
 """Convert the MyST of a page to plain Markdown, for notebooks.
 
-Boxes become block quotes with a bold title, badges become bold, and links to other
-pages lead to the published address, if there is one. A directive or a role that has no
-plain form is refused, so that no page can put one into its notebook unseen.
+A box becomes a quote with a bold title, a badge bold; a link to another page leads to
+the published address, if there is one. What has no plain form is refused.
 """
 
 import re
+from itertools import pairwise
 
 from book import predictions
 from book.page import FENCES, read_block, rewrite
@@ -19,12 +19,13 @@ PIECE = re.compile(  # what stays as it is; or a role, or a link
     re.S | re.X,
 )
 DEFINED = re.compile(r"^(\S.*)\n +", re.M)  # a term of a glossary
-BOXES = {"admonition", "dropdown"}
-MYST = {  # directives that become other MyST
+BOXES = "admonition", "dropdown"
+FORMS = {  # directive -> other MyST
+    **dict.fromkeys(BOXES, lambda block: f"**{block.argument}**\n\n{block.content}"),
+    **dict.fromkeys(("build-line", "button-ref", "toctree"), lambda block: ""),
     "container": lambda block: block.content,
     "glossary": lambda block: DEFINED.sub(r"- **\1**: ", block.content),
     "predict": predictions.to_markdown,
-    **dict.fromkeys(("build-line", "button-ref", "toctree"), lambda block: ""),
 }
 
 
@@ -33,44 +34,40 @@ def to_markdown(text, page) -> str:
     forms = dict.fromkeys(FENCES, lambda *part: format_fence(*part, page))
     forms["inline"] = lambda _, source: format_inline(source, page)
     forms["myst_target"] = lambda *_: ""
-    found = []
-    for part in rewrite(text, forms):
-        if part.strip() or found[-1:] != [""]:
-            found.append(part.rstrip() and part)
-    return "\n".join(found).strip("\n")
+    pairs = pairwise(["", *rewrite(text, forms)])
+    parts = (part for last, part in pairs if part.strip() or last.strip())
+    return "\n".join(part.rstrip() and part for part in parts).strip("\n")
 
 
 def format_fence(token, source, page) -> str:
-    """Return code or a directive as plain Markdown; a box is a quote with a title."""
+    """Return code or a directive as plain Markdown."""
     block = read_block(token, source)
-    if block.name in BOXES:
-        box = to_markdown(f"**{block.argument}**\n\n{block.content}", page)
-        return "\n".join(f"> {line}".rstrip() for line in box.splitlines())
-    if block.name in MYST:
-        return to_markdown(MYST[block.name](block), page)
-    return refuse(f"the directive {block.name!r}", page) if block.name else source
+    if block.name is None:
+        return source
+    if block.name not in FORMS:
+        refuse(f"the directive {block.name!r}", page)
+    text = to_markdown(FORMS[block.name](block), page)
+    quote = (f"> {line}".rstrip() for line in text.splitlines())
+    return "\n".join(quote) if block.name in BOXES else text
 
 
 def format_inline(text, page) -> str:
     """Return running text with its roles and links in plain Markdown."""
 
     def form(piece):
-        role, words, target = piece["role"], piece["text"], piece["target"]
+        role, label, target = piece["role"], piece["label"], piece["target"]
         if target is not None:
-            words, url = format_inline(words, page), page.url(target)
+            words, url = format_inline(piece["text"], page), page.url(target)
             return f"[{words}]({url})" if url else words
         if role == "download":
-            return piece["label"].partition(" <")[0]
+            return label.partition(" <")[0]
         if role and not role.startswith("bdg"):
             refuse(piece[0], page)
-        return f"**{piece['label']}**" if role else piece[0]
+        return f"**{label}**" if role else piece[0]
 
     return PIECE.sub(form, text)
 
 
 def refuse(part, page):
-    """Raise a ValueError for what has no plain form."""
-    raise ValueError(
-        f"{page.name}: {part} has no form in a notebook; "
-        "write it in plain Markdown, or give it one in plain_markdown.py"
-    )
+    """Raise a ValueError for what would come into a notebook as it is."""
+    raise ValueError(f"{page.name}: {part} has no form in a notebook: see {__name__}")

@@ -54,16 +54,15 @@ def faults(page, cells):
 
     cells: the page's cells of code, each with its outputs.
     """
+    answering = [
+        each for each in cells if {"expect", "raises"} & each[0].options.keys()
+    ]
     for block in page.blocks:
         if block.name == "predict":
             line = block.lines[0] + 1
-            guarded = (
-                outputs
-                for cell, outputs in cells
-                if cell.line > line and {"expect", "raises"} & cell.options.keys()
-            )
+            outputs = next((own for cell, own in answering if cell.line > line), [])
             answers = read_answers(block.content)
-            for words in answer_faults(answers, lines_of(next(guarded, []))):
+            for words in answer_faults(answers, lines_of(outputs)):
                 yield line, words
 
 
@@ -72,34 +71,32 @@ def answer_faults(answers, lines):
     if len(answers) not in (3, 4) or sum(each.right for each in answers) != 1:
         yield "give 3 or 4 answers, one right: `- [x] ...`, `- [ ] ...`"
     for each in answers:
-        places = [" ".join(lines)] if each.right else lines
+        places, state = ([" ".join(lines)], "not in") if each.right else (lines, "in")
         if not each.key_words:
             yield f"{each.text!r} has no words in code or bold"
         elif not (each.right or each.reason):
             yield f"{each.text!r} is wrong, but for no reason: `— ...`"
         elif each.right != any(map(each.fits, places)):
-            state = "right, but not" if each.right else "wrong, but"
+            kind = "right" if each.right else "wrong"
             words = ", ".join(each.key_words)
-            yield f"an answer is {state} in what the next cell gives: {words}"
+            yield f"an answer is {kind}, but {state} what the next cell gives: {words}"
 
 
 def lines_of(outputs) -> list[str]:
     """List the lines that a cell gives: its text, its figures' words, its error."""
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
-    lines = "\n".join([*texts, guards.visible_text(outputs)]).splitlines()
-    if error := guards.find_error(outputs):
-        lines.append(": ".join(error[:2]))
+    lines = "\n".join([*texts, guards.text_and_error(outputs)]).splitlines()
     return [" ".join(line.split()) for line in lines]
 
 
 def to_markdown(block) -> str:
     """Return a prediction as Markdown for a notebook, with the reasons folded."""
-    texts, reasons, right = [], [], 0
-    for n, each in enumerate(read_answers(block.content), 1):
-        texts.append(f"{n}. {each.text}")
-        reasons.append(f"{n}. {each.reason or 'Right.'}")
-        right = n if each.right else right
-    start = "<details><summary>Which, and why</summary>"
-    key = f"Answer {right} is right. The next cells show it."
-    parts = f"**Predict.** {block.argument}", "\n".join(texts), start, key
-    return "\n\n".join([*parts, "\n".join(reasons), "</details>"])
+    answers = [*enumerate(read_answers(block.content), 1)]
+    texts = "\n".join(f"{n}. {each.text}" for n, each in answers)
+    reasons = "\n".join(f"{n}. {each.reason or 'Right.'}" for n, each in answers)
+    right = next((n for n, each in answers if each.right), 0)
+    return (
+        f"**Predict.** {block.argument}\n\n{texts}\n\n"
+        "<details><summary>Which, and why</summary>\n\n"
+        f"Answer {right} is right. The next cells show it.\n\n{reasons}\n\n</details>"
+    )
