@@ -34,21 +34,12 @@ def mesh():
 
 
 BLOCK = 16 * 8 * 4  # bytes
-OPERATIONS = {  # what to run on a block, and what it sends for each byte of the block
-    "all-gather": (lambda b: lax.all_gather(b, "x", tiled=True), lambda g: g - 1),
-    "all-reduce": (lambda b: lax.psum(b, "x"), lambda g: 2 * (g - 1) / g),
-    "reduce-scatter": (
-        lambda b: lax.psum_scatter(b, "x", tiled=True),
-        lambda g: (g - 1) / g,
-    ),
-    "all-to-all": (
-        lambda b: lax.all_to_all(b, "x", 0, 1, tiled=True),
-        lambda g: (g - 1) / g,
-    ),
-    "collective-permute": (
-        lambda b: lax.ppermute(b, "x", [(0, 1), (1, 0)]),
-        lambda g: 1,
-    ),
+OPERATIONS = {
+    "all-gather": lambda b: lax.all_gather(b, "x", tiled=True),
+    "all-reduce": lambda b: lax.psum(b, "x"),
+    "reduce-scatter": lambda b: lax.psum_scatter(b, "x", tiled=True),
+    "all-to-all": lambda b: lax.all_to_all(b, "x", 0, 1, tiled=True),
+    "collective-permute": lambda b: lax.ppermute(b, "x", [(0, 1), (1, 0)]),
 }
 
 
@@ -58,16 +49,16 @@ def test_a_collective_sends_what_its_formula_says(names, kind):
     """Axes belong to places in the mesh, not to the numbers of devices."""
     devices = np.array(jax.devices())[[7, 1, 5, 3, 6, 0, 4, 2]].reshape(2, 4)
     mesh = jax.sharding.Mesh(devices, tuple(names))
-    operation, share = OPERATIONS[kind]
-    program = measure(manual(mesh, operation), blocks(mesh))
+    program, g = measure(manual(mesh, OPERATIONS[kind]), blocks(mesh)), mesh.shape["x"]
     (collective,) = program.collectives
     assert collective == Collective(kind, BLOCK, ("x",), collective.groups)
     assert program.counts == {kind: 1}
-    assert program.sent == collective.sent == BLOCK * share(mesh.shape["x"])
+    shares = {"all-gather": g - 1, "all-reduce": 2 * (g - 1) / g}
+    shares |= {"collective-permute": 1}
+    assert program.sent == collective.sent == BLOCK * shares.get(kind, (g - 1) / g)
     if kind == "all-reduce":  # its groups are the lines of the mesh along the axis
         lines = np.moveaxis(np.arange(8).reshape(2, 4), names.index("x"), -1)
-        lines = lines.reshape(-1, mesh.shape["x"]).tolist()
-        assert {*collective.groups} == {*map(tuple, lines)}
+        assert {*collective.groups} == {*map(tuple, lines.reshape(-1, g).tolist())}
 
 
 @pytest.mark.parametrize("kind", [AUTO, AxisType.Explicit])
@@ -303,6 +294,10 @@ def test_operands_of_a_tuple_count_and_what_moves_nothing_does_not():
     assert program.sent == 7 * 32
 
 
+KNOWN = ', backend_config={"known_trip_count":{"n":"3"},"b":{"n":"9"}}'
+QUOTED = r', backend_config="{\"known_trip_count\":{\"n\":\"3\"}}"'
+
+
 def count_loop(counter, bound, direction, config="", fused=False):
     """Count the collectives of a loop that counts in one slot and sums in another.
 
@@ -311,13 +306,12 @@ def count_loop(counter, bound, direction, config="", fused=False):
     start, change = counter
     step = "fusion(%i, %s), calls=%next" if fused else f"{change}(%i, %s)"
     state = "(s32[], f32[8]{0:T(256)}, s32[]{:T(128)S(6)}, /*index=3*/s32[])"
-    slots = (
-        f"%t = {state} parameter(0)",
-        "%slot = s32[]{:T(128)} get-tuple-element(%t), index=0",
-        "%b = f32[8]{0} get-tuple-element(%t), index=1",
-        "%n = s32[]{:T(128)} get-tuple-element(%t), index=2",
-        "%s = s32[]{:T(128)} get-tuple-element(%t), index=3",
-    )
+    shapes = {"slot": "s32[]{:T(128)}", "b": "f32[8]{0}", "n": "s32[]", "s": "s32[]"}
+    slots = [
+        f"%{name} = {shape} get-tuple-element(%t), index={i}"
+        for i, (name, shape) in enumerate(shapes.items())
+    ]
+    slots = f"%t = {state} parameter(0)", *slots
     condition = (
         f"%x = f32[8]{{0}} collective-permute(%n), {PAIRS}",
         f"ROOT %lt = pred[]{{:T(512)}} compare(%slot, %n), direction={direction}",
@@ -341,36 +335,29 @@ def count_loop(counter, bound, direction, config="", fused=False):
     ).counts
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize(
-    ("counter", "bound", "direction", "trips"),
+    ("loop", "trips"),
     [
-        ((1, "add"), 10, "LT", 5),
-        ((0, "add"), 10, "LE", 6),
-        ((10, "subtract"), 0, "GT", 5),
-        ((10, "subtract"), 0, "GE", 6),
-        ((0, "add"), 8, "NE", 4),
-        ((1, "multiply"), 100, "LT", 7),
+        (((1, "add"), 10, "LT"), 5),
+        (((0, "add"), 10, "LE"), 6),
+        (((10, "subtract"), 0, "GT"), 5),
+        (((10, "subtract"), 0, "GE"), 6),
+        (((0, "add"), 8, "NE"), 4),
+        (((0, "add"), 10, "EQ"), 0),
+        (((1, "multiply"), 100, "LT"), 7),
+        (((0, "remainder"), 10, "LT"), None),
+        (((0, "add"), 1_000_000, "LT"), None),  # too long to be stepped through
+        (((0, "add"), 10, "LT", KNOWN), 3),
+        (((0, "add"), 10, "LT", QUOTED), 3),
     ],
+    ids=itertools.count(),
 )
-def test_a_loop_is_read_where_nothing_notes_its_count(counter, bound, direction, trips):
+def test_a_loop_runs_as_its_text_says_or_is_unknown(loop, trips, fused):
     """Its condition runs once more than its body."""
-    for fused in False, True:
-        counts = count_loop(counter, bound, direction, fused=fused)
-        assert counts == {"all-reduce": trips, "collective-permute": trips + 1}
-    assert count_loop((0, "add"), 10, "EQ") == {"collective-permute": 1}
-
-
-@pytest.mark.parametrize(
-    ("change", "bound", "config", "trips"),
-    [
-        ("remainder", 10, "", None),
-        ("add", 1_000_000, "", None),  # too long to be stepped through
-        ("add", 10, ', backend_config={"known_trip_count":{"n":"3"},"b":{"n":"9"}}', 3),
-        ("add", 10, r', backend_config="{\"known_trip_count\":{\"n\":\"3\"}}"', 3),
-    ],
-)
-def test_a_count_is_that_of_the_text_or_unknown(change, bound, config, trips):
-    assert count_loop((0, change), bound, "LT", config)["all-reduce"] == trips
+    counts = count_loop(*loop, fused=fused)
+    assert counts.get("all-reduce", 0) == trips
+    assert counts["collective-permute"] == (None if trips is None else trips + 1)
 
 
 PROGRAM = "text of a compiled program"
