@@ -223,7 +223,7 @@ def cards(
     inner += "".join(moved for _, moved in drawn)  # what flies is drawn last
     low = max(y for _, y in spots) + size[1] + 4
     far = any(_is_far(at[m.source], at[m.to], size) for m in messages)
-    high = 26 if far or (shape and shape[1] > 3) else 0  # the same in all frames
+    high = 42 if far or (shape and shape[1] > 3) else 0  # the same in all frames
     if labels := sorted({label for _, label in wires} - {""}):
         inner += _text(WIDE / 2, low + 14, f"each arrow: {' or '.join(labels)}")
     words = "; ".join(_holdings(d, cells[d]) for d in ranks)
@@ -321,14 +321,14 @@ def _wire(a, b, size, message: Message, others) -> tuple[str, str]:
     """
     ends = {(m.source, m.to) for m in others}
     aside = 9 if (message.to, message.source) in ends else 0
-    if _is_far(a, b, size):
+    far, drawn = _is_far(a, b, size), ""
+    if far:
         line, tip, middle = _bow(a, b, size, aside)
-        drawn = f'<path d="{line}" fill="none" stroke="currentColor"/>'
-        drawn += _broad(*tip, 14, message) + _pill(*middle, message)
-        return f'<g class="msg">{drawn}</g>', ""
-    tip, long, middle = _line(a, b, size, aside)
-    drawn = _broad(*tip, long, message)
-    if len({m.label for m in others}) > 1 and long >= SHORT:
+        drawn, long = f'<path d="{line}" fill="none" stroke="currentColor"/>', 14
+    else:
+        tip, long, middle = _line(a, b, size, aside)
+    drawn += _broad(*tip, long, message)
+    if len({m.label for m in others}) > 1 and (far or long >= SHORT):
         return f'<g class="msg">{drawn}{_pill(*middle, message)}</g>', ""
     return f'<g class="msg">{drawn}</g>', message.label
 
