@@ -6,12 +6,12 @@ name, then those with it in their heading, then those with more of such cells; t
 page at most, five in all. What is folded does not count.
 """
 
+import ast
 import re
 from collections import Counter
-from posixpath import relpath
 
 from book import contents
-from book.error_index import headings
+from book.error_index import headings, link
 from book.page import LINK
 
 LINKS, OF_A_PAGE = 5, 2
@@ -24,31 +24,47 @@ SAME = {  # two names of one thing
     "jax.sharding.PartitionSpec": "jax.P",
 }
 FOLDED = {"check", "fold", "exercise", "solution", "hide-cell", "hide-input"}
-NO_CODE = re.compile(
-    r"""(?s:\"{3}.*?\"{3})|(?<!f)"[^"\n]*"|(?<!f)'[^'\n]*'|#.*|^\s*[%!].*""", re.M
-)  # texts, comments, lines for IPython
-MODULE = r"(jax(?:\.\w+)*)"
-IMPORT = re.compile(
-    rf"from {MODULE} import (\([^)]*\)|.*)|import {MODULE} as (\w+)|import .*"
-)
 EQUAL = re.compile(r"^(\w+(?:, \w+)*) = ((?:jax|jnp|lax)\.[\w., ]+)$", re.M)
-NAME = re.compile(r"(?<![\w.])([A-Za-z_]\w*)((?:\.\w+)*)\b(?! *=[^=])")
+MAGIC = re.compile(r"^\s*[%!].*", re.M)  # lines for IPython
 
 
 # ----------------------------------------------------------------- the names of a page
 
 
+def parse(code) -> ast.Module:
+    """Return the tree of a cell's code."""
+    return ast.parse(MAGIC.sub("", code))
+
+
 def find_aliases(code) -> dict[str, str]:
     """Return the short names of a page, of what it imports from JAX or names anew."""
     found = dict(ROOTS)
-    for module, names, whole, short in IMPORT.findall(code):
-        pairs = [name.split(" as ") for name in re.findall(r"\w+(?: as \w+)?", names)]
-        found |= {pair[-1]: f"{module}.{pair[0]}" for pair in pairs}
-        found |= {short: whole} if whole else {}
+    for node in ast.walk(parse(code)):
+        match node:
+            case ast.ImportFrom(module=str(module)) if is_jax(module):
+                found |= {n.asname or n.name: f"{module}.{n.name}" for n in node.names}
+            case ast.Import():
+                names = (n for n in node.names if is_jax(n.name))
+                found |= {n.asname: n.name for n in names if n.asname}
     for left, right in EQUAL.findall(code):  # as in P, S = jax.P, jax.S
         pairs = zip(left.split(", "), right.split(", "), strict=False)
         found |= {short: expand(name, found) for short, name in pairs}
     return found
+
+
+def is_jax(module) -> bool:
+    """Return whether a module is of JAX."""
+    return module.partition(".")[0] == "jax"
+
+
+def dotted_names(node):
+    """Yield the names in code, as they are written: `jax.lax.psum`."""
+    is_name = isinstance(node, ast.Name | ast.Attribute)
+    if is_name and re.fullmatch(r"[\w.]+", name := ast.unparse(node)):
+        yield name
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from dotted_names(child)
 
 
 def expand(name, aliases) -> str:
@@ -59,8 +75,7 @@ def expand(name, aliases) -> str:
 
 def names_in(code, aliases) -> set[str]:
     """Return the names of JAX that code uses, each as the book writes it."""
-    code = IMPORT.sub(" ", NO_CODE.sub(" ", code))
-    found = ("".join(parts) for parts in NAME.findall(code))
+    found = dotted_names(parse(code))
     return {book_name(expand(name, aliases)) for name in found} - {""}
 
 
@@ -77,32 +92,27 @@ def book_name(name) -> str:
 # ---------------------------------------------------------------------------- the table
 
 
-def count_names(page) -> dict[str, Counter]:
-    """Return how many open cells use a name: name -> (heading, anchor) -> count."""
-    cells = [each for each in page.code if not FOLDED & {*each.options, *each.tags}]
+def count_names(page) -> dict[tuple, Counter]:
+    """Return how many open cells of a section use a name: its title, anchor -> name."""
     aliases = find_aliases("\n".join(each.source for each in page.code))
-    sections = [
-        (line, (text, min(anchors, key=len))) for line, text, anchors in headings(page)
-    ]
     found = {}
-    for cell in cells:
-        section = [place for line, place in sections if line < cell.line][-1]
-        for name in names_in(cell.source, aliases):
-            found.setdefault(name, Counter())[section] += 1
+    for cell in page.code:
+        if not FOLDED & {*cell.options, *cell.tags}:
+            *_, (_, title, anchors) = (h for h in headings(page) if h[0] < cell.line)
+            counts = found.setdefault((title, min(sorted(anchors), key=len)), Counter())
+            counts.update(names_in(cell.source, aliases))
     return found
 
 
-def find_places(docs) -> dict[str, list[str]]:
-    """Return the best places of each name: page, title, anchor, the best first."""
+def find_places(docs) -> dict[str, list[tuple]]:
+    """Return the best places of each name: name of the page, title, anchor."""
     found = {}
     for order, page in enumerate(contents.pages(docs)):
-        for name, sections in count_names(page).items():
-            for (heading, anchor), count in sections.items():
-                at = heading != page.title
-                place = (
-                    page,
-                    *((f"{page.title}: {heading}", anchor) if at else (page.title, "")),
-                )
+        for (heading, anchor), counts in count_names(page).items():
+            place = page.name, f"{page.title}: {heading}", f"#{anchor}"
+            if heading == page.title:
+                place = page.name, heading, ""
+            for name, count in counts.items():
                 key = lacks(name, page.title), lacks(name, heading), -count, order
                 found.setdefault(name, []).append((key, *place))
     names = sorted(found, key=lambda name: (name.lower(), name))
@@ -117,13 +127,13 @@ def lacks(name, text) -> bool:
     return short and not re.search(rf"\b{re.escape(last)}\b", text)
 
 
-def best_places(found) -> list:
+def best_places(found) -> list[tuple]:
     """Return the first places, not too many of one page."""
     counts, places = Counter(), []
-    for _, *place in sorted(found, key=lambda each: each[0]):
-        counts[place[0].name] += 1
-        if counts[place[0].name] <= OF_A_PAGE:
-            places.append(place)
+    for _, name, *place in sorted(found, key=lambda each: each[0]):
+        counts[name] += 1
+        if counts[name] <= OF_A_PAGE:
+            places.append((name, *place))
     return places[:LINKS]
 
 
@@ -131,11 +141,9 @@ def index_text(page) -> str:
     """Return the table, to stand on a page."""
     rows = ["| name | shown in |", "|---|---|"]
     for name, places in find_places(page.docs).items():
-        links = []
-        for other, title, anchor in places:
-            path = relpath(other.file, page.file.parent)
-            links.append(
-                f"[{LINK.sub(r'\1', title)}]({path}{'#' * bool(anchor)}{anchor})"
-            )
+        links = [
+            link(LINK.sub(r"\1", title), f"{other}{anchor}", page)
+            for other, title, anchor in places
+        ]
         rows.append(f"| `{name}` | {' · '.join(links)} |")
     return "\n".join(rows)

@@ -1,18 +1,17 @@
 """The list of errors: each message, its meaning and its cure, all checked.
 
-There is an entry for each table of `data/errors.toml`: the constant words of the
-message, what it means, the cure, and links to the cells that raise it. Those are found
-by what the cells expect (`raises`, `--raises`), so an entry needs no edit when a page
-shows its error once more. Errors of the book's own modules are listed by module.
+An entry is a table of `data/errors.toml`, with links to the cells that raise the error:
+those that expect it (`raises`, `--raises`). Errors of the book's own modules are listed
+by module.
 """
 
 import re
 import shlex
 import tomllib
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, pairwise
-from pathlib import Path
 from posixpath import relpath
 
 from myst_parser.mdit_to_docutils.base import default_slugify
@@ -63,9 +62,9 @@ class Entry:
     words: str
     means: str
     cure: str
-    also: list[str] = ()
-    short: list[str] = ()
-    page: list[str] = ()
+    also: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+    page: tuple[str, ...] = ()
     source: str = ""
     date: str = ""
 
@@ -78,9 +77,8 @@ class Entry:
 def expected_error(cell) -> tuple[str, str] | None:
     """Return the class and the words that a cell expects of an error, if it does."""
     option = cell.options.get("raises", "")
-    first = cell.source.partition("\n")[0]
-    if first.startswith("%%every") and "--raises" in first:
-        words = shlex.split(first)
+    if every := re.match("%%every .*--raises .*", cell.source):
+        words = shlex.split(every[0])
         option = words[words.index("--raises") + 1]
     kind, _, phrase = option.strip().partition(" ")
     return (kind.rstrip(":"), " ".join(phrase.split())) if kind else None
@@ -171,44 +169,34 @@ def module_of(each, own) -> str:
 def group_cells(docs):
     """Return the cells of each entry, those of each module, and those of neither."""
     table, own = read_table(docs)
-    by_entry, by_module, rest = {e.name: [] for e in table}, {}, []
+    by_entry, by_module = {e.name: [] for e in table}, defaultdict(list)
     for each in chain.from_iterable(map(raising_cells, contents.pages(docs))):
         found = entries_of(each.kind, each.phrase, table)
         for entry in found:
             by_entry[entry.name].append(each)
-        if not found and (module := module_of(each, own)):
-            by_module.setdefault(module, []).append(each)
-        elif not found:
-            rest.append(each)
+        if not found:
+            by_module[module_of(each, own)].append(each)
+    rest = by_module.pop("", [])
     return by_entry, dict(sorted(by_module.items())), rest
 
 
-def format_code(words) -> str:
-    """Return words as code in Markdown; they may have backquotes in them."""
-    return f"`` {words} ``" if "`" in words else f"`{words}`"
-
-
-def link(title, path, page) -> str:
+def link(title, place, page) -> str:
     """Return a link from a page to `part/name#anchor`."""
-    name, mark, anchor = path.partition("#")
-    file = relpath(f"{name}.md", Path(page.name).parent.as_posix())
-    return f"[{title}]({file}{mark}{anchor})"
-
-
-def title_at(path, docs) -> str:
-    """Return the title of the section at `part/name#anchor`, or of the page."""
-    name, _, anchor = path.partition("#")
-    other = Page(docs / f"{name}.md", docs)
-    titles = (title for _, title, anchors in headings(other) if anchor in anchors)
-    return next(titles, other.title)
+    name, mark, anchor = place.partition("#")
+    return f"[{title}]({relpath(f'{name}.md', f'{page.name}/..')}{mark}{anchor})"
 
 
 def entry_links(entry, cells, page) -> str:
     """Return the links of an entry: where it is explained, and cells that raise it."""
-    found = {title_at(path, page.docs): path for path in entry.page}
+    found = {}
+    for place in entry.page:
+        name, _, anchor = place.partition("#")
+        other = Page(page.docs / f"{name}.md", page.docs)
+        titles = (title for _, title, anchors in headings(other) if anchor in anchors)
+        found[next(titles, other.title)] = place
     for each in cells[:LINKS]:
         found.setdefault(each.title, each.place)
-    lines = [link(title, path, page) for title, path in found.items()]
+    lines = [link(*item, page) for item in found.items()]
     if entry.source:
         lines.append(f"[others met it]({entry.source}) ({entry.date}; not run here)")
     return " · ".join(lines)
@@ -226,12 +214,19 @@ def index_text(page) -> str:
             found.append(entry_links(entry, by_entry[entry.name], page))
     found.append("(errors-own)=\n\n## Errors of the book's own modules")
     for module, cells in by_module.items():
-        messages = (": ".join(filter(None, [e.kind, e.phrase])) for e in cells)
-        links = (link(each.title, each.place, page) for each in cells)
-        rows = zip(map(format_code, messages), links, strict=True)
-        found.append(f"**{module}**")
-        found.append("\n".join(f"- {code} {place}" for code, place in rows))
+        found += [f"**{module}**", "\n".join(own_line(each, page) for each in cells)]
     return "\n\n".join(found)
+
+
+def own_line(cell, page) -> str:
+    """Return the line of an error of the book's own modules."""
+    words = format_code(": ".join(filter(None, [cell.kind, cell.phrase])))
+    return f"- {words} {link(cell.title, cell.place, page)}"
+
+
+def format_code(words) -> str:
+    """Return words as code in Markdown; they may have backquotes in them."""
+    return f"`` {words} ``" if "`" in words else f"`{words}`"
 
 
 def entries_in(group, docs) -> list[Entry]:
