@@ -28,9 +28,6 @@ EQUAL = re.compile(r"^(\w+(?:, \w+)*) = ((?:jax|jnp|lax)\.[\w., ]+)$", re.M)
 MAGIC = re.compile(r"^\s*[%!].*", re.M)  # lines for IPython
 
 
-# ----------------------------------------------------------------- the names of a page
-
-
 def parse(code) -> ast.Module:
     """Return the tree of a cell's code."""
     return ast.parse(MAGIC.sub("", code))
@@ -40,21 +37,14 @@ def find_aliases(code) -> dict[str, str]:
     """Return the short names of a page, of what it imports from JAX or names anew."""
     found = dict(ROOTS)
     for node in ast.walk(parse(code)):
-        match node:
-            case ast.ImportFrom(module=str(module)) if is_jax(module):
-                found |= {n.asname or n.name: f"{module}.{n.name}" for n in node.names}
-            case ast.Import():
-                names = (n for n in node.names if is_jax(n.name))
-                found |= {n.asname: n.name for n in names if n.asname}
+        if isinstance(node, ast.ImportFrom):
+            found |= {n.asname or n.name: f"{node.module}.{n.name}" for n in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {n.asname: n.name for n in node.names if n.asname}
     for left, right in EQUAL.findall(code):  # as in P, S = jax.P, jax.S
         pairs = zip(left.split(", "), right.split(", "), strict=False)
         found |= {short: expand(name, found) for short, name in pairs}
     return found
-
-
-def is_jax(module) -> bool:
-    """Return whether a module is of JAX."""
-    return module.partition(".")[0] == "jax"
 
 
 def dotted_names(node):
@@ -83,13 +73,10 @@ def book_name(name) -> str:
     """Return a name of JAX as the book writes it, without attributes of a class."""
     name = re.match(r"[a-z_\d.]*(?:[A-Z]\w*)?", name)[0].rstrip(".")
     name = SAME.get(name, name)
-    if "." not in name or f"{name}." in SHORT or "._" in name:
+    if not name.startswith("jax.") or f"{name}." in SHORT or "._" in name:
         return ""
     start = next((s for s in SHORT if name.startswith(s)), "")
     return SHORT.get(start, "") + name.removeprefix(start)
-
-
-# ---------------------------------------------------------------------------- the table
 
 
 def count_names(page) -> dict[tuple, Counter]:

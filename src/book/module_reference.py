@@ -1,9 +1,6 @@
 """Write the reference of modules in MyST: a list of them, and a page for each.
 
-`table_text` is the list, with a line for each file in the folder of modules, and
-`page_text` the page of one: its idea, links, a picture (`module_pictures`), the rest of
-its docstring, its tests' names, its functions and classes, and its whole source. The
-files of these pages have a few lines each; `tools/copies.py` writes them (`stubs`).
+The file of a module's page has a few lines, which `tools/copies.py` writes (`stubs`).
 """
 
 import ast
@@ -14,6 +11,7 @@ from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
 
+from book.error_index import link
 from book.page import PAGES_OF_MODULES, Page, pages
 
 PACKAGE = "examples."
@@ -37,6 +35,9 @@ myst:
 ```{{module-page}} {name}
 ```
 """
+HEAD = """\
+| module | what it does | taught on | lines | needs |
+|---|---|---|---:|---|"""
 ROW = "| [{name}](modules/{name}.md) | {idea} | {page} | {lines} | {needs} |"
 PAGE = """\
 {summary}
@@ -94,7 +95,7 @@ def files(folder) -> list[Path]:
 
 def docstring(file) -> str:
     """Return the docstring of a module."""
-    return ast.get_docstring(ast.parse(file.read_text())) or ""
+    return ast.get_docstring(ast.parse(file.read_text()))
 
 
 def summary(file) -> str:
@@ -128,31 +129,24 @@ def needs(file) -> str:
 
 def objects(file) -> list[str]:
     """List the public functions, classes, and members of classes of a module."""
-    names = members(ast.parse(file.read_text()))
-    return [f"{PACKAGE}{file.stem}.{name}" for name in names]
+    return [*members(ast.parse(file.read_text()), f"{PACKAGE}{file.stem}")]
 
 
-def members(node):
+def members(node, start):
     """Yield the names of what is defined in a module or class, and in its classes."""
     for each in node.body:
         if isinstance(each, ast.FunctionDef | ast.ClassDef) and each.name[0] != "_":
-            yield each.name
-            if isinstance(each, ast.ClassDef):
-                yield from (f"{each.name}.{name}" for name in members(each))
-        elif isinstance(each, ast.AnnAssign) and isinstance(node, ast.ClassDef):
-            yield each.target.id
+            yield f"{start}.{each.name}"
+        if isinstance(each, ast.ClassDef) and each.name[0] != "_":
+            yield from members(each, f"{start}.{each.name}")
+        if isinstance(each, ast.AnnAssign) and isinstance(node, ast.ClassDef):
+            yield f"{start}.{each.target.id}"
 
 
 def old_names(docs, file) -> list[str]:
     """List names that a module had once: links to them still lead to it."""
     found = tomllib.loads((docs / FORMER).read_text()).get(file.stem, ())
     return [f"{PACKAGE}{file.stem}.{name}" for name in found]
-
-
-def sentences(tests) -> list[str]:
-    """Return the names of the tests in a file as sentences."""
-    names = re.findall(r"^def test_(\w+)", tests.read_text(), re.M)
-    return [f"{name[0].upper()}{name[1:]}.".replace("_", " ") for name in names]
 
 
 # ------------------------------------------------------------------------ the pages
@@ -166,21 +160,17 @@ def explaining_pages(file, others) -> list[Page]:
     return sorted(found, key=lambda page: page.file.stem != file.stem)
 
 
-def link(other, page) -> str:
-    """Return a link from one page to another."""
-    return f"[{other.title}]({relpath(other.file, page.file.parent)})"
-
-
 def facts(file, page) -> dict[str, str]:
     """Return what the list and the page of a module both say of it."""
-    links = [link(other, page) for other in explaining_pages(file, pages(page.docs))]
+    others = explaining_pages(file, pages(page.docs))
+    links = [link(other.title, other.name, page) for other in others]
     return {
         "name": file.stem,
         "summary": summary(file),
         "idea": summary(file).rstrip("."),
         "page": links[0],
         "pages": " · ".join(links),
-        "lines": str(len(file.read_text().splitlines())),
+        "lines": len(file.read_text().splitlines()),
         "needs": needs(file) or "Python alone",
     }
 
@@ -190,7 +180,7 @@ def page_text(page, name) -> str:
     root = page.docs.parent
     file, tests = root / f"src/examples/{name}.py", f"tests/{name}/test_{name}.py"
     about, run = description(file)
-    names = sentences(root / tests)
+    names = re.findall(r"^def test_(\w)(\w+)", (root / tests).read_text(), re.M)
     has_picture = name in tomllib.loads((page.docs / PICTURES).read_text())
     return PAGE.format(
         **facts(file, page),
@@ -200,7 +190,7 @@ def page_text(page, name) -> str:
         run=run,
         count=len(names),
         tests=tests,
-        sentences="\n".join(f"- {sentence}" for sentence in names),
+        sentences="\n".join(f"- {a.upper()}{b}.".replace("_", " ") for a, b in names),
         former="\n".join(f'<div id="{n}"></div>' for n in old_names(page.docs, file)),
         path=relpath(file, page.file.parent),
     )
@@ -208,10 +198,8 @@ def page_text(page, name) -> str:
 
 def table_text(page) -> str:
     """Return the list of all modules, to stand on a page."""
-    head = ["| module | what it does | taught on | lines | needs |"]
-    head += ["|---|---|---|---:|---|"]
     modules = files(page.docs.parent / "src/examples")
-    return "\n".join([*head, *(ROW.format(**facts(file, page)) for file in modules)])
+    return "\n".join([HEAD, *(ROW.format(**facts(file, page)) for file in modules)])
 
 
 def stubs(docs, folder) -> dict[Path, str]:

@@ -1,18 +1,16 @@
 """The directives `part-map` and `ways`: an overview, from the book's contents.
 
-`part-map` draws the parts, and which leads to which. Each line has a part, the part
-that it builds on, and what it answers; a part without an arrow is for looking up:
+`part-map` draws the parts. Each line has a part, the part that it builds on, and what
+it answers; a part without an arrow is for looking up:
 
     Arrays < Start: Which device holds what?
 
-`ways` lists pages to read in this order. A block has its title, its pages, for each
-perhaps what one does there, and what one can do at the end:
+A block of `ways` has a title, the pages to read in this order, for each perhaps what
+one does there, and what one can do at the end:
 
     Sharding in an evening
     - start/eight-devices: make a laptop pose as eight devices
     At its end you predict how results are split.
-
-Titles, numbers of pages and minutes are those of the pages, as their heads state them.
 """
 
 import re
@@ -20,7 +18,7 @@ from html import escape
 from posixpath import relpath
 
 from book import contents
-from book.module_reference import link
+from book.error_index import link
 
 MINUTES = re.compile(r"^\*Before this page:.*?\bAbout\s+(\d+)\s+minutes\b", re.M | re.S)
 PART = re.compile(r"(?P<name>[^<:]+?)(?: < (?P<after>[^:]+))?: (?P<asks>.+)")
@@ -58,15 +56,8 @@ def link_html(other, page, title="") -> str:
     return f'<a class="reference internal" href="{url}">{title}</a>'
 
 
-# ------------------------------------------------------------------------- the map
-
-
 def read_parts(content, docs) -> list[dict]:
-    """Return the parts of a map: their names, what they answer, and their pages.
-
-    Raises:
-        ValueError: unless they are those of the contents.
-    """
+    """Return the parts of a map: their names, what they answer, and their pages."""
     pages = dict(contents.parts(docs))
     parts = [PART.fullmatch(line).groupdict() for line in content.splitlines()]
     if [part["name"] for part in parts] != [*pages]:
@@ -77,16 +68,13 @@ def read_parts(content, docs) -> list[dict]:
 def map_html(page, content) -> str:
     """Return the map as HTML: boxes in nested lists, between which arrows are drawn."""
     parts = read_parts(content, page.docs)
-    return f'<div class="part-map">{list_parts(parts, None, page)}</div>'
 
+    def list_parts(after):
+        own = [part for part in parts if part["after"] == after]
+        items = (f"<li>{box(p, page)}{list_parts(p['name'])}</li>" for p in own)
+        return f"<ul>{''.join(items)}</ul>" if own else ""
 
-def list_parts(parts, after, page) -> str:
-    """Return the boxes of the parts that build on one, each with those after it."""
-    own = [part for part in parts if part["after"] == after]
-    items = (
-        f"<li>{box(p, page)}{list_parts(parts, p['name'], page)}</li>" for p in own
-    )
-    return f"<ul>{''.join(items)}</ul>" if own else ""
+    return f'<div class="part-map">{list_parts(None)}</div>'
 
 
 def box(part, page) -> str:
@@ -105,22 +93,14 @@ def map_text(page, content) -> str:
     """Return the map as a list in Markdown."""
     lines = []
     for part in read_parts(content, page.docs):
-        path = relpath(part["pages"][0].file, page.file.parent)
+        name = link(part["name"], part["pages"][0].name, page)
         after = f"after {part['after']}; " if part["after"] else ""
-        details = f"{after}{size(part['pages'])}"
-        lines.append(f"- **[{part['name']}]({path})** ({details}): {part['asks']}")
+        lines.append(f"- **{name}** ({after}{size(part['pages'])}): {part['asks']}")
     return "\n".join(lines)
 
 
-# ------------------------------------------------------------------------ the ways
-
-
 def read_ways(content, docs):
-    """Yield of each way its title, its pages with what is done there, and its end.
-
-    Raises:
-        ValueError: for a page that is not in the contents, or states no minutes.
-    """
+    """Yield of each way its title, its pages with what is done there, and its end."""
     known = {page.name: page for page in contents.pages(docs) if minutes(page)}
     for text in content.strip().split("\n\n"):
         title, *lines = text.splitlines()
@@ -154,8 +134,9 @@ def ways_text(page, content) -> str:
     for title, steps, end in read_ways(content, page.docs):
         lines = []
         for other, does in steps.items():
-            more = f": {does}" if does else ""
-            lines.append(f"- {link(other, page)}, {minutes(other)} min{more}")
+            more = f" min: {does}" if does else " min"
+            place = link(other.title, other.name, page)
+            lines.append(f"- {place}, {minutes(other)}{more}")
         blocks += [f"**{title}** ({format_time(steps)})", "\n".join(lines), end]
     return "\n\n".join(filter(None, blocks))
 
