@@ -85,9 +85,6 @@ Save <a class="module-file" href="../../modules/{name}.py" download>{name}.py</a
 """
 
 
-# ------------------------------------------------------------------ what a file says
-
-
 def files(folder) -> list[Path]:
     """List the modules of a folder."""
     return [file for file in sorted(folder.glob("*.py")) if file.stem != "__init__"]
@@ -147,9 +144,6 @@ def old_names(docs, file) -> list[str]:
     """List names that a module had once: links to them still lead to it."""
     found = tomllib.loads((docs / FORMER).read_text()).get(file.stem, ())
     return [f"{PACKAGE}{file.stem}.{name}" for name in found]
-
-
-# ------------------------------------------------------------------------ the pages
 
 
 def explaining_pages(file, others) -> list[Page]:
