@@ -294,6 +294,8 @@ def _cell(cell: Cell, side: float, key: str, spot) -> str:
     dim = 'fill-opacity=".35"' if cell.pale else ""
     strips = _stripes(cell.owners, (0, 0, side - 1, side - 1), dim)
     ink = "" if cell.pale else f'fill="{INK}"'
+    if 7 * len(cell.text) > side:
+        ink += f' font-size="{1.6 * side / len(cell.text):.3g}"'
     words = _text((side - 1) / 2, side / 2 + 4, cell.text, ink)
     place = f'transform="translate({spot[0]:.5g} {spot[1]:.5g})"'
     return f'<g {place} data-key="{key}"{source}>{strips}{words}</g>'

@@ -203,6 +203,20 @@ def test_cards_lie_apart_and_every_message_is_an_arrow_with_its_bytes(shape):
     assert all(message.label in words for message in messages)
 
 
+@pytest.mark.parametrize(("labels", "count"), [(["4 B"] * 3, 1), (["4 B", "8 B"], 2)])
+def test_bows_lie_inside_the_picture_and_a_size_of_all_stands_once_below(labels, count):
+    cells = {device: [films.Cell((device,), "abcd")] for device in range(4)}
+    ends = (0, 3), (3, 0), (1, 2)
+    sent = [
+        films.Message(*e, label=label) for e, label in zip(ends, labels, strict=False)
+    ]
+    svg = films.cards(cells, sent, shape=(1, 4)).svg
+    top = float(re.search(r'viewBox="0 (\S+)', svg)[1])
+    highest = min(float(y) for y in re.findall(r"Q\S+ (\S+) ", svg))
+    assert top <= highest - 9  # half of a label
+    assert len(re.findall(r">(?:each arrow: )?\d B<", svg)) == count
+
+
 def test_devices_of_a_ring_lie_beside_their_neighbours():
     """The second row goes back, so that every message is a short arrow."""
     found = places(films.cards({d: [films.Cell((d,), str(d))] for d in range(8)}))
