@@ -118,7 +118,8 @@ def play_pages(app, env, names):
             env.mystnb_config.custom_formats[str(page.file)] = reader
             if not file.exists():
                 jobs.append((page, file, find_kernel(app, page)))
-    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
+    jobs.sort(key=lambda job: job[0].file.name)  # pages that wait, among others
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
         list(pool.map(lambda job: store_page(app, *job), jobs))
     warn_of_missing(env)
 
