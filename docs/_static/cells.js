@@ -9,14 +9,6 @@ document.addEventListener("DOMContentLoaded", () => {
   title.after(element("label", { className: "all-code" }, box, "Show all code"));
 });
 
-// What a program printed keeps its lines on a phone, too: who has no mouse scrolls by keys.
-{
-  const watch = new ResizeObserver((entries) => {
-    for (const { target } of entries) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
-  });
-  document.querySelectorAll("div.cell_output pre").forEach((pre) => watch.observe(pre));
-}
-
 // Paper is white: the page is printed in its light colours.
 {
   let theme;
