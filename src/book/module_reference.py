@@ -92,7 +92,7 @@ def files(folder) -> list[Path]:
 
 def docstring(file) -> str:
     """Return the docstring of a module."""
-    return ast.get_docstring(ast.parse(file.read_text()))
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
 
 
 def summary(file) -> str:
