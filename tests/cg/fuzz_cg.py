@@ -1,12 +1,11 @@
 """Conjugate gradients and Lanczos, with diagonal matrices; inside `shard_map`."""
 
-from dataclasses import replace
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fuzzing import FLOATS, NUMBERS, Target, dtypes, is_inexact, make_tests
+from fuzzing import FLOATS, NUMBERS, Target, double, dtypes, is_inexact, make_tests
 from halo.fuzz_halo import REFUSALS
 from hypothesis import strategies as st
 
@@ -15,15 +14,12 @@ from examples import cg, halo
 HALVES = "float16", "bfloat16"
 AXES = "x", "y"
 WHOLE = jax.P(AXES)
-
-anything = st.fixed_dictionaries(
-    {
-        "dtype": dtypes,
-        "n": st.integers(1, 9),
-        "power": st.sampled_from([0, 0, 25, -25]),
-        "s": st.integers(1, 2),
-    }
-)
+KEYS = {
+    "dtype": dtypes,
+    "n": st.integers(1, 9),
+    "power": st.sampled_from([0, 0, 25, -25]),
+    "s": st.integers(1, 2),
+}
 
 
 def system(p, random):
@@ -32,28 +28,6 @@ def system(p, random):
     power = p["power"] if p["dtype"] in NUMBERS else 0
     b = (random.normal(size=(n, 2)) @ [1, 1j]) * 10.0**power
     return 1 + 2 * random.random(n) + 0j, b
-
-
-def by_blocks(f, outs=WHOLE):
-    """Return what makes the program of f(p, d, b) on blocks, laid out first."""
-
-    def run(p, *arrays):
-        halo.mesh_sizes(*AXES)  # what lays the vectors out refuses axes of two types
-        mapped = jax.shard_map(partial(f, p), in_specs=(WHOLE, WHOLE), out_specs=outs)
-        return mapped(*(halo.place(array, WHOLE) for array in arrays))
-
-    return lambda p: jax.jit(partial(run, p))
-
-
-def answer(function, allowed):
-    """Return the reference of a function of a diagonal and a vector, of these types."""
-
-    def reference(p, d, b):
-        if p["dtype"] not in allowed:
-            raise ValueError("no numbers for it")
-        return function(d.real, b)
-
-    return reference
 
 
 def stop(dtype):
@@ -75,49 +49,64 @@ def solve_by_steps(p, d, b):
     return cg.s_step_cg(powers, b, AXES, p["s"], stop(b.dtype)).x
 
 
-def near(p, arrays, result, expected):
-    """Compare up to what the tolerance leaves."""
-    dtype = np.asarray(result).dtype
-    error = np.linalg.norm(np.asarray(result) / 1.0 - expected)
-    assert error <= 30 * stop(dtype).tol * np.linalg.norm(expected)
-
-
-def first(p, d, v):
-    """The first number on the diagonal of the matrix of Lanczos."""
+def quotient(p, d, v):
+    """The quotient of Rayleigh: the first number on the diagonal of Lanczos."""
     return cg.lanczos(lambda u: d * u, v, AXES, 1)[0]
 
 
-def quotient(d, v):
-    """The quotient of Rayleigh, which is this number."""
+def near(p, arrays, result, expected):
+    """Compare up to what the tolerance leaves."""
+    error = np.linalg.norm(double(result) - expected)
+    assert error <= 30 * stop(result.dtype).tol * np.linalg.norm(expected)
+
+
+def target(function, answer, allowed=NUMBERS, outs=WHOLE, **more):
+    """The target of a function of blocks, for the types of numbers that it allows."""
+
+    def run(p, *arrays):
+        halo.mesh_sizes(*AXES)  # what lays the vectors out refuses axes of two types
+        mapped = jax.shard_map(
+            partial(function, p), in_specs=(WHOLE, WHOLE), out_specs=outs
+        )
+        return mapped(*(halo.place(array, WHOLE) for array in arrays))
+
+    def reference(p, d, b):
+        if p["dtype"] not in (*allowed, *HALVES):
+            raise ValueError("no numbers for it")
+        return answer(d.real, b)
+
+    return Target(
+        parameters=st.fixed_dictionaries(KEYS),
+        arrays=system,
+        call=lambda p: jax.jit(partial(run, p)),
+        reference=reference,
+        specs=lambda p: (WHOLE, WHOLE),
+        given=("numpy", "jax", "sharded", "replicated"),  # blocks are no lists
+        **more,
+    )
+
+
+def rayleigh(d, v):
     v = v / np.abs(v).max()
     return np.array([np.vdot(v, d * v).real / np.vdot(v, v).real])
 
 
-SOLVER = Target(
-    name="cg.cg",
-    parameters=anything,
-    arrays=system,
-    call=by_blocks(solve),
-    reference=answer(lambda d, b: b / d, (*NUMBERS, *HALVES)),
-    specs=lambda p: (WHOLE, WHOLE),
-    check=near,
-    given=("numpy", "jax", "sharded", "replicated"),  # blocks are no lists
-    under=("nothing", "jit", "scan"),
-)
-BY_STEPS = replace(
-    SOLVER,
-    name="cg.s_step_cg",
-    call=by_blocks(solve_by_steps),
-    reference=answer(lambda d, b: b / d, (*FLOATS, *HALVES)),
-)
-LANCZOS = replace(
-    SOLVER,
-    name="cg.lanczos",
-    call=by_blocks(first, jax.P()),
-    reference=answer(quotient, (*NUMBERS, *HALVES)),
-    check=None,
-    under=("nothing", "jit"),
-    rounding=1e3,
+SOLVES = {
+    "answer": lambda d, b: b / d,
+    "check": near,
+    "under": ("nothing", "jit", "scan"),
+}
+TARGETS = (
+    target(solve, name="cg.cg", **SOLVES),
+    target(solve_by_steps, name="cg.s_step_cg", allowed=FLOATS, **SOLVES),
+    target(
+        quotient,
+        rayleigh,
+        outs=jax.P(),
+        name="cg.lanczos",
+        under=("nothing", "jit"),
+        rounding=1e3,
+    ),
 )
 
-test_cases, test_draws = make_tests((SOLVER, BY_STEPS, LANCZOS), REFUSALS)
+test_cases, test_draws = make_tests(TARGETS, REFUSALS)
