@@ -2,28 +2,18 @@
 
 import jax
 import numpy as np
-from fuzzing import NUMBERS, Target, dtypes, make_tests
+from fuzzing import Target, dtypes, make_tests, numbers_only
 from hypothesis import strategies as st
-from lu.fuzz_lu import REFUSALS
+from lu.fuzz_lu import REFUSALS, matrix
 
 from examples import inverse, lu
 
-BLOCKS = jax.P("x", "y")
-SYSTEM = st.fixed_dictionaries(
-    {
-        "dtype": dtypes,
-        "n": st.integers(1, 9),
-        "sides": st.integers(1, 5),
-        "trans": st.integers(0, 2),
-    }
-)
-
-
-def matrix(p, random):
-    """A matrix that is far from singular, complex."""
-    n = p["n"]
-    a = random.normal(size=(n, n, 2)) @ [1, 1j] + 3 * np.sqrt(n) * np.eye(n)
-    return (a[random.permutation(n)],)
+KEYS = {
+    "dtype": dtypes,
+    "n": st.integers(1, 9),
+    "sides": st.integers(1, 5),
+    "trans": st.integers(0, 2),
+}
 
 
 def both(p, random):
@@ -31,63 +21,44 @@ def both(p, random):
     return *matrix(p, random), random.normal(size=(p["n"], p["sides"], 2)) @ [1, 1j]
 
 
-def answered(function):
-    """Let a function of NumPy answer for those types that LAPACK factors."""
-
-    def reference(p, *arrays):
-        if p["dtype"] not in NUMBERS:
-            raise ValueError("no type that LAPACK factors")
-        return function(p, *arrays)
-
-    return reference
-
-
 def solution(p, a, b):
     """The solution of NumPy, of a, a^T or a^H."""
-    return np.linalg.solve([a, a.T, a.conj().T][p["trans"]], b)
+    turned = [a, a.T, a.conj().T][p["trans"]]
+    return numbers_only(np.linalg.solve)(p, turned, b)
 
 
 def multiply_to_the_matrix(p, arrays, result, expected):
     """Compare L U with the rows and columns of the matrix."""
     rows, columns, lower, upper = map(np.asarray, result)
     keep, along = np.flatnonzero(rows < p["n"]), np.flatnonzero(columns < p["n"])
-    found = (lower @ upper)[keep][:, along]
-    wrong = np.abs(found - expected[rows[keep]][:, columns[along]]).max()
-    assert wrong < 1e4 * np.finfo(lower.dtype).eps, f"off by {wrong}"
+    wrong = (lower @ upper)[keep][:, along] - expected[rows[keep]][:, columns[along]]
+    assert np.abs(wrong).max() < 1e4 * np.finfo(lower.dtype).eps
 
 
+def target(name, reference, arrays=matrix, **more):
+    """The target of a function of factors, and of what comes with them."""
+
+    def call(p):
+        trans = [p["trans"]] if arrays is both else []
+        return lambda a, *b: getattr(inverse, name)(lu.lu_factor(a), *b, *trans)
+
+    return Target(
+        name=f"inverse.{name}",
+        parameters=st.fixed_dictionaries(KEYS),
+        arrays=arrays,
+        call=call,
+        reference=reference,
+        specs=lambda p: (jax.P("x", "y"),) * (2 if arrays is both else 1),
+        rounding=1e4,
+        **more,
+    )
+
+
+AS_IT_IS = {"under": ("nothing", "jit", "scan"), "check": multiply_to_the_matrix}
 TARGETS = (
-    Target(
-        name="inverse.lu_solve_blocks",
-        parameters=SYSTEM,
-        arrays=both,
-        call=lambda p: (
-            lambda a, b: inverse.lu_solve_blocks(lu.lu_factor(a), b, p["trans"])
-        ),
-        reference=answered(solution),
-        specs=lambda p: (BLOCKS, BLOCKS),
-        differentiate=(0, 1),
-        rounding=1e4,
-    ),
-    Target(
-        name="inverse.inv",
-        parameters=SYSTEM,
-        arrays=matrix,
-        call=lambda p: lambda a: inverse.inv(lu.lu_factor(a)),
-        reference=answered(lambda p, a: np.linalg.inv(a)),
-        specs=lambda p: (BLOCKS,),
-        rounding=1e4,
-    ),
-    Target(
-        name="inverse.unpack",
-        parameters=SYSTEM,
-        arrays=matrix,
-        call=lambda p: lambda a: inverse.unpack(lu.lu_factor(a)),
-        reference=answered(lambda p, a: a),
-        specs=lambda p: (BLOCKS,),
-        under=("nothing", "jit", "scan"),
-        check=multiply_to_the_matrix,
-    ),
+    target("lu_solve_blocks", solution, both, differentiate=(0, 1)),
+    target("inv", numbers_only(np.linalg.inv)),
+    target("unpack", numbers_only(lambda a: a), **AS_IT_IS),
 )
 
 test_cases, test_draws = make_tests(TARGETS, REFUSALS)
