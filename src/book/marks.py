@@ -70,7 +70,12 @@ def describe_environment(*programs: str) -> str:
 
 
 def digest(names, *words: str) -> str:
-    """Return the name of the mark of a proof that depends on these files and words."""
+    """Return the name of the mark of a proof that depends on these files and words.
+
+    It is empty where git does not know all files: no mark has that name.
+    """
+    if not tracked_files():
+        return ""
     lines = (f"{name} {tracked_files()[name]}" for name in sorted(names))
     return hashlib.sha256("\n".join([*lines, *words]).encode()).hexdigest()
 
@@ -78,14 +83,14 @@ def digest(names, *words: str) -> str:
 def read_mark(key: str) -> str | None:
     """Return what a mark holds, or None if there is no such mark, or it is void."""
     file = (cache_folder() or Path(os.devnull)) / "marks" / key
-    if file.exists() and time.time() - file.stat().st_mtime < LIFE:
+    if file.is_file() and time.time() - file.stat().st_mtime < LIFE:
         return file.read_text()
     return None
 
 
 def write_mark(key: str, text: str = ""):
     """Write a mark as a whole, or not at all."""
-    if folder := cache_folder():
+    if key and (folder := cache_folder()):
         (folder / "marks").mkdir(parents=True, exist_ok=True)
         new = folder / f"{key}.{os.getpid()}"
         new.write_text(text)

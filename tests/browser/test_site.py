@@ -29,11 +29,16 @@ SITE_WIDE = b"".join(file.read_bytes() for file in SHARED if file.is_file())
 SITE_WIDE += marks.describe_environment("chromium").encode()
 
 
+def mark_of(page, *programs):
+    """Return the mark of a test by these programs of a page that looks like this."""
+    parts = SITE_WIDE, *(file.read_bytes() for file in (SITE / page, *programs))
+    return f"browser-{hashlib.sha256(b''.join(parts)).hexdigest()}"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_quiet_fits_and_is_accessible(tab, page, record_property):
     """In two looks, of which one is audited by all rules; every week in all four."""
-    digest = hashlib.sha256(SITE_WIDE + (SITE / page).read_bytes()).hexdigest()
-    mark = f"browser-{digest}"  # of a page that looks and runs like this one
+    mark = mark_of(page)
     if marks.read_mark(mark) is not None:
         record_property("had_passed", 1)
         return
