@@ -103,7 +103,7 @@ def test_every_module_with_a_cost_is_compared():
     here = {case[0].__module__.removeprefix("examples.") for case in CASES}
     assert here | ELSEWHERE == having
     for stem in ELSEWHERE:
-        test = Path(__file__).with_name(stem) / f"test_{stem}.py"
+        test = Path(__file__).parents[1] / stem / f"test_{stem}.py"
         assert " cost(" in test.read_text().replace(f"{stem}.", "")
 
 
