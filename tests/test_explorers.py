@@ -15,7 +15,7 @@ import specs
 
 from book.page import Page, pages
 
-DOCS = explorer_specs.DOCS
+DOCS = specs.DOCS
 LINES = {  # of the tables of a page, without script
     "index": "| `a.sum(0)` | 28 KiB | nothing | 4 KiB | 16 KiB |",
     "global-view/cost": "| TPU v5p: 4 x 4 x 4 (ring) | 1 µs | 90 GB/s | 12: 12 µs | "
@@ -37,7 +37,7 @@ def test_tables_stand_in_the_markdown_of_a_page():
 
 
 def test_every_question_has_an_answer():
-    assert [*explorer_specs.ROWS] == explorer_specs.questions()
+    assert [*explorer_specs.ROWS] == specs.questions()
     asked = {(*each, name) for each in sends.questions() for name in sends.MACHINES}
     assert asked == explorer_sends.ROWS.keys()
 
@@ -69,9 +69,9 @@ def test_each_exercise_that_asks_for_a_picture_can_be_answered():
     asked, answered = set(), set()
     for page in pages(DOCS):
         for cell in page.code:
-            if "exercise" in cell.tags and explorer_specs.JUDGED.search(cell.source):
+            if "exercise" in cell.tags and specs.JUDGED.search(cell.source):
                 asked.add((cell.tags[-1], page.name))
         answered |= {(each.options.get("exercise"), page.name) for each in page.blocks}
-    exercises = {(name, page) for name, (page, _) in explorer_specs.EXERCISES.items()}
+    exercises = {(name, page) for name, (page, _) in specs.EXERCISES.items()}
     assert asked == exercises
     assert {each for each in answered if each[0]} == exercises

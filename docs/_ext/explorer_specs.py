@@ -1,114 +1,26 @@
 """Data of the explorer of specs: the parts that devices hold, from specs.csv.
 
-What is asked stands here: meshes, shapes, the code that a reader copies, and the
-exercises of the kind `judge.sharding(answer, PICTURE, SHAPE)`, whose spec is chosen.
-benchmarks/specs.py runs that code and keeps the answers.
+benchmarks/specs.py has what is asked, by readers and by exercises, and asks it.
 """
 
-import re
-from functools import cache
 from html import escape
-from itertools import permutations, product
-from pathlib import Path
+from itertools import product
 
 import jax
 from explorers import choice, code, entry_code, index_rows, spec_code
+from specs import SOURCE, asked, entries, program, sizes, stub
 
-from book.page import Page
 from examples.cubes import cube
 from examples.pictures import draw
 from examples.shardings import parse
 
-DOCS = Path(__file__).parents[1]
-SOURCE = DOCS / "arrays/data/specs.csv"
 ROWS = index_rows(SOURCE, ("exercise", "mesh", "shape", "spec"))
-MESHES = {
-    "8": '(8,), ("x",)',
-    "2x4": '(2, 4), ("x", "y")',
-    "4x2": '(4, 2), ("x", "y")',
-    "2x2x2": '(2, 2, 2), ("x", "y", "z")',
-}
-SHAPES = ["64", "16,32", "12,20", "8,16,4"]
-CODE = """\
-import jax
-import jax.numpy as jnp
-
-jax.config.update("jax_num_cpu_devices", 8)
-jax.set_mesh(jax.make_mesh({mesh}))
-a = jnp.zeros({shape}, out_sharding={spec})
-print(jax.typeof(a))"""
-JUDGED = re.compile(r'^judge\.sharding\(answer, "([^"]+)", \(([\d, ]+)\)\)$', re.M)
-EVEN = {
-    "2x4": MESHES["2x4"],
-    "2x2": '(2, 2), ("x", "y")',
-    "2x2-even": '(2, 2), ("x", "y"), devices=jax.devices()[::2]',
-}
-EXERCISES = {  # the page, and the meshes that a reader can choose
-    "interleaved-columns": ("arrays/meshes", {"2x4": '(2, 4), ("a", "b")'}),
-    "eight-columns": ("arrays/pictures", {"8": MESHES["8"]}),
-    "two-by-four": (
-        "arrays/picture_to_spec",
-        {n: MESHES[n] for n in ("8", "4x2", "2x4")},
-    ),
-    "transposed-blocks": ("arrays/picture_to_spec", {"2x4": MESHES["2x4"]}),
-    "half-the-devices": ("arrays/equal_shardings", EVEN),
-    "mysterious": ("arrays/picture_to_spec", {n: MESHES[n] for n in ("2x4", "2x2x2")}),
-    "two-halves": ("start/judge", {"2x4": MESHES["2x4"]}),
-}
 FACTS = {
     "bytes": "bytes on a device",
     "copies": "copies of each part",
     "holds": "devices, block by block",
 }
 WIDE = 300  # of a picture
-
-
-@cache
-def stub(exercise) -> tuple[str, str]:
-    """Return the picture and the shape that an exercise asks the judge for."""
-    cells = Page(DOCS / f"{EXERCISES[exercise][0]}.md", DOCS).code
-    (cell,) = (cell for cell in cells if {"exercise", exercise} <= {*cell.tags})
-    target, shape = JUDGED.search(cell.source).groups()
-    return target, shape.replace(" ", "")
-
-
-@cache
-def asked() -> dict[str, tuple[dict[str, str], list[str]]]:
-    """Return the meshes and shapes to choose from, of each exercise and of none."""
-    exercises = {n: (meshes, [stub(n)[1]]) for n, (_, meshes) in EXERCISES.items()}
-    return {"": (MESHES, SHAPES)} | exercises
-
-
-def entries(exercise, mesh) -> list[str]:
-    """Return what may stand for an array axis in a spec: `-`, `x`, `xy` and so on.
-
-    In the explorer only x and y make a pair; in an exercise every two axes do.
-    """
-    axes = re.findall(r'"(\w)"', mesh)
-    pairs = permutations(axes if exercise else axes[:2], 2)
-    return ["-", *axes, *map("".join, pairs)]
-
-
-def questions() -> list[tuple[str, str, str, str]]:
-    """Return the keys of all rows, in the order of the table."""
-    return [
-        (exercise, name, shape, ",".join(spec))
-        for exercise, (meshes, shapes) in asked().items()
-        for name, mesh in meshes.items()
-        for shape in shapes
-        for spec in product(entries(exercise, mesh), repeat=len(sizes(shape)))
-    ]
-
-
-def sizes(shape) -> tuple[int, ...]:
-    """Return the numbers of a shape that the table writes as `16,32`."""
-    return tuple(map(int, shape.split(",")))
-
-
-def program(row) -> str:
-    """Return the code of a state."""
-    spec = f"jax.{spec_code(row['spec'])}"
-    return CODE.format(mesh=MESHES[row["mesh"]], shape=sizes(row["shape"]), spec=spec)
 
 
 # ------------------------------------------------------------------- for the script
@@ -120,7 +32,7 @@ def data() -> dict:
     versions = f"Run on eight simulated devices: JAX {row['jax']}, {row['date']}."
     return form("") | {
         "source": f'<p class="versions">{versions}</p>',
-        "variants": {f"answers-{name}": form(name) for name in EXERCISES},
+        "variants": {f"answers-{name}": form(name) for name in asked() if name},
     }
 
 
@@ -213,21 +125,23 @@ def verdict(row, wanted) -> list[str]:
 
 def tables() -> dict[str, list[list[str]]]:
     """Return the specs of each shape that some mesh takes, and examples of refusals."""
+    meshes, shapes = asked()[""]
     held = "bytes on a device x copies of each part (-: the mesh has no such axis)"
-    head = ["spec", "type", *(f"mesh {mesh.replace('x', ' x ')}" for mesh in MESHES)]
-    found = {f"Shape {sizes(s)}: {held}": [head, *lines(s)] for s in SHAPES}
+    head = ["spec", "type", *(f"mesh {mesh.replace('x', ' x ')}" for mesh in meshes)]
+    found = {f"Shape {sizes(s)}: {held}": [head, *lines(s)] for s in shapes}
     errors = [row for row in reversed(ROWS.values()) if row["error"]]
     refused = [["mesh", "shape", "spec", "error"]]
     for row in {row["error"].partition(":")[0]: row for row in errors}.values():
-        mesh, shape = f"`{MESHES[row['mesh']]}`", str(sizes(row["shape"]))
+        mesh, shape = f"`{meshes[row['mesh']]}`", str(sizes(row["shape"]))
         refused.append([mesh, shape, in_code(row), row["error"]])
     return found | {"What JAX refuses, for example": refused}
 
 
 def lines(shape):
     """Yield each spec that some mesh takes: its type, and what each mesh gives."""
-    for spec in product(entries("", MESHES["2x2x2"]), repeat=len(sizes(shape))):
-        found = [ROWS.get(("", mesh, shape, ",".join(spec))) for mesh in MESHES]
+    meshes = asked()[""][0]
+    for spec in product(entries("", meshes["2x2x2"]), repeat=len(sizes(shape))):
+        found = [ROWS.get(("", mesh, shape, ",".join(spec))) for mesh in meshes]
         taken = [row for row in found if row and row["type"]]
         if taken:
             yield [in_code(taken[0]), f"`{taken[0]['type']}`", *map(cell, found)]

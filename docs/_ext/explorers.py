@@ -23,9 +23,8 @@ from docutils.parsers.rst import directives
 from sources import load_files
 from sphinx.util.docutils import SphinxDirective
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "src/examples"
-NAMES = [file.stem.removeprefix("explorer_") for file in HERE.glob("explorer_*.py")]
+FILES = Path(__file__).parent.glob("explorer_*.py")
+NAMES = [file.stem.removeprefix("explorer_") for file in FILES]
 
 
 def load(name):
@@ -125,16 +124,12 @@ def data_script(name) -> str:
 
 
 def write_data(app, error):
-    """Handle `build-finished`: write data that are older than what they are made of."""
-    if error or app.builder.format != "html":
-        return
-    code = [*HERE.glob("*.py"), *EXAMPLES.glob("*.py")]
-    for name in NAMES:
-        file = Path(app.outdir, "_static/explorers", f"{name}.js")
-        latest = max(each.stat().st_mtime for each in (*code, load(name).SOURCE))
-        if not file.exists() or file.stat().st_mtime < latest:
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(data_script(name))
+    """Handle `build-finished`: write what the script looks up."""
+    if not error and app.builder.format == "html":
+        folder = Path(app.outdir, "_static/explorers")
+        folder.mkdir(exist_ok=True)
+        for name in NAMES:
+            (folder / f"{name}.js").write_text(data_script(name))
 
 
 def setup(app):

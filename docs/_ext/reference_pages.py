@@ -39,7 +39,7 @@ def insert_texts(app, docname, source):
     def insert(token, text):
         block = read_block(token, text)
         if block.name not in TEXTS:
-            return block.source
+            return text
         arguments = [block.argument] if block.argument else []
         return make_text(app.env, TEXTS[block.name], *arguments)
 

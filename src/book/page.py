@@ -1,8 +1,7 @@
 """A page of the book, read once, by the parser that MyST brings.
 
 Page    a file: its front matter, its cells, its exercises, what it needs
-Cell    a piece of text, or code with its tags and options
-Block   a fenced part of a text: code, or a directive
+Block   a part of its text: a cell, or another fence
 """
 
 import re
@@ -17,6 +16,7 @@ import yaml
 from markdown_it.renderer import RendererHTML
 from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
+from myst_parser.parsers.options import TokenizeError, options_to_items
 
 SYNTAX = MdParserConfig(
     enable_extensions={"colon_fence", "dollarmath", "substitution"},
@@ -28,7 +28,6 @@ BLOCK = re.compile(r"---\n(?P<yaml>.*?)^---\n", re.M | re.S)  # options in YAML
 SHORT = re.compile(r"(?::[\w-]+:.*\n)*")  # options on lines of their own
 OPTION = re.compile(r":?([\w-]+):|---")  # or an end of the options
 FENCES = "fence", "colon_fence"
-GUARDS = "expect", "raises", "check", "fold"  # the options that `guards` knows
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+)")
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 SUMMARY = re.compile(r".{39,}?[.?](?=\s)|.*")  # enough sentences for 40 characters
@@ -55,62 +54,52 @@ def rewrite(text, forms) -> list[str]:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced part of a text: code, or a directive."""
+    """A part of a page: text, or what stands in a fence, code or a directive."""
 
-    name: str | None  # of the directive; None for code
-    argument: str  # what follows the name, or the language of code
-    options: dict  # the option's name -> its value, of texts alone
-    header: int  # the number of lines with options
     content: str  # what stands below the options
-    source: str  # all of it
-    lines: tuple[int, int]  # the first and the one after the last, from 0
-
-
-def read_block(token, source) -> Block:
-    """Return the block of a token."""
-    text, lines = token.content, tuple(token.map)
-    directive = DIRECTIVE.match(token.info.strip())
-    if not directive:
-        return Block(None, token.info.strip(), {}, 0, text.strip("\n"), source, lines)
-    header = BLOCK.match(text) or SHORT.match(text)
-    options = read_options(header, lines[0] + 1)
-    length, text = header[0].count("\n"), text[header.end() :].strip("\n")
-    return Block(*directive.groups(), options, length, text, source, lines)
-
-
-def read_options(header, line) -> dict:
-    """Return the options of the directive in this line, without types."""
-    text = header["yaml"] if header.re is BLOCK else re.sub("(?m)^:", "", header[0])
-    try:
-        options = yaml.load(text, yaml.BaseLoader) or {}
-        if not all(isinstance(options.get(name, ""), str) for name in GUARDS):
-            raise yaml.YAMLError("a list is no text")
-    except yaml.YAMLError as error:
-        raise ValueError(
-            f"line {line}: an option needs quotes or `|`: {error}"
-        ) from error
-    return options
-
-
-# -------------------------------------------------------------------------- pages
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A part of a page: Markdown, or code that runs."""
-
-    code: bool
-    source: str
-    line: int = 0  # of the fence of code in the file, from 1
+    name: str | None = None  # of the directive
+    argument: str = ""  # what follows the name, or the language of code
+    options: dict[str, str] = field(default_factory=dict)
+    header: int = 0  # the number of lines with options, below the fence
+    line: int = 0  # of the fence in the file, from 1
     tags: tuple[str, ...] = ()
-    options: dict[str, str] = field(default_factory=dict)  # those of `guards`
-    header: int = 0  # the number of lines with options, below its fence
+
+    @property
+    def code(self) -> bool:
+        """Whether it is a cell that runs."""
+        return self.name == "code-cell"
+
+    @property
+    def source(self) -> str:
+        """The content of a cell, as notebooks call it."""
+        return self.content
 
     @property
     def words(self) -> str:
         """What stands for its code where that is folded."""
         check, fold = self.options.get("check", ""), self.options.get("fold", "")
         return f"Checked: {check.strip()}" if check else fold.strip()
+
+
+def read_block(token, *_) -> Block:
+    """Return the block of a token, its options as MyST reads them."""
+    text, info, line = token.content, token.info.strip(), token.map[0] + 1
+    directive = DIRECTIVE.match(info)
+    if not directive:
+        return Block(text.strip("\n"), None, info, line=line)
+    header = BLOCK.match(text) or SHORT.match(text)
+    own = header["yaml"] if header.re is BLOCK else re.sub("(?m)^:", "", header[0])
+    try:
+        options = dict(options_to_items(own)[0])
+    except TokenizeError as error:
+        raise ValueError(f"line {line}: an option needs quotes: {error}") from error
+    options.pop("mystnb", None)  # MyST-NB's own
+    tags = tuple(re.findall(r"[\w-]+", options.pop("tags", "")))
+    content, length = text[header.end() :].strip("\n"), header[0].count("\n")
+    return Block(content, *directive.groups(), options, length, line, tags)
+
+
+# -------------------------------------------------------------------------- pages
 
 
 class Exercise(NamedTuple):
@@ -181,30 +170,31 @@ class Page:
     @cached_property
     def blocks(self) -> list[Block]:
         """Its fenced parts."""
-        found = []
-        forms = dict.fromkeys(FENCES, lambda *part: found.append(read_block(*part)))
-        rewrite(self.text, forms)
-        return found
+        return [part for part in self.parts(read_block) if isinstance(part, Block)]
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[Block]:
         """Its cells, in order; text without a word is none."""
-        blocks, found = iter(self.blocks), []
 
         def form(token, source):
-            block = next(blocks)
-            return code_cell(block) if block.name == "code-cell" else source
+            block = read_block(token)
+            return block if block.code else source
 
-        forms = dict.fromkeys(FENCES, form) | {"front_matter": lambda *_: ""}
-        for kind, parts in groupby(rewrite(self.text, forms), type):
-            if kind is Cell:
+        found = []
+        for kind, parts in groupby(self.parts(form), type):
+            if kind is Block:
                 found += parts
             elif text := "\n".join(parts).strip("\n"):
-                found.append(Cell(False, text))
+                found.append(Block(text))
         return found
 
+    def parts(self, form) -> list:
+        """Return its lines below the front matter, and what `form` makes of fences."""
+        forms = dict.fromkeys(FENCES, form) | {"front_matter": lambda *_: ""}
+        return rewrite(self.text, forms)
+
     @property
-    def code(self) -> list[Cell]:
+    def code(self) -> list[Block]:
         """Its cells that run."""
         return [cell for cell in self.cells if cell.code]
 
@@ -219,7 +209,7 @@ class Page:
         """Its exercises: a box of the class `exercise`, and the next stub."""
         stubs, found = [cell for cell in self.code if "exercise" in cell.tags], []
         for box in self.blocks:
-            line, title = box.lines[0] + 1, box.argument.removeprefix("Exercise: ")
+            line, title = box.line, box.argument.removeprefix("Exercise: ")
             tags = [stub.tags for stub in stubs if stub.line > line]
             if box.options.get("class") == "exercise" and tags:
                 name = tags[0][tags[0].index("exercise") + 1]
@@ -235,13 +225,6 @@ class Page:
         path = normpath(f"{self.name}/../{path}") if path else f"{self.name}.md"
         path = re.sub(r"\.md$", ".html", path)
         return f"{self.address.rstrip('/')}/{path}{mark}{anchor}"
-
-
-def code_cell(block) -> Cell:
-    """Return a block of code that runs as a cell; `mystnb` is MyST-NB's."""
-    own = {name: text for name, text in block.options.items() if name != "mystnb"}
-    tags = tuple(own.pop("tags", ()))
-    return Cell(True, block.content, block.lines[0] + 1, tags, own, block.header)
 
 
 def first_sentence(text) -> str:

@@ -59,9 +59,8 @@ def faults(page, cells):
     ]
     for block in page.blocks:
         if block.name == "predict":
-            line = block.lines[0] + 1
+            line, answers = block.line, read_answers(block.content)
             outputs = next((own for cell, own in answering if cell.line > line), [])
-            answers = read_answers(block.content)
             for words in answer_faults(answers, lines_of(outputs)):
                 yield line, words
 
