@@ -32,6 +32,8 @@ WRONG = '[[wrong]]\nanswer = "answer = 2"\nreason = "too small"\n'
 BOX = ":::{{admonition}} Exercise: {0}\n:class: exercise\nFind three.\n:::\n"
 FALSE = {  # the options and the code of a cell -> what the build says
     FIRST: "stderr was found in the cell outputs",
+    ":::{predict} A?\n- [ ] `3` — no\n- [x] `5`\n- [ ] `6`\n:::": "not in what",
+    ":::{predict} B?\n- [x] the\n- [ ] `7` — no\n:::": "give 3 or 4 answers",
     ":expect: 2\nprint(3)": "cell 2 printed something else",
     ":tags: [hide-cell]\n:expect: 1\nTrue": "-1\n+True",
     ":expect: ...\nprint(3)": "expects no word, number or type",
@@ -52,9 +54,17 @@ LOST = {  # what follows an unexpected error is not judged
     "import os\n\nos._exit(1)": "cell 3 raised what no option expects\nKernel died",
     ":expect: 5\n6": "",
 }
+WHOLE = """:::{predict} Which?
+- [ ] `x` over `2` — one line
+      has not both
+- [x] `1` and `2`
+- [ ] `an` — a word is whole
+- [ ] `d` — its end, too
+:::"""
 PAGES = {  # two import a module each, one reads a file
     "index": [
         ":expect: 0.10\nprint('0.10')",
+        WHOLE,
         "---\nexpect: |\n  1 ... x\n\n  2\n---\nprint('1 and x  \\n\\n2')",
         "---\nexpect: |2\n    a\n  b\n---\nprint('  a\\n\\x1b[1mb')",
         ":raises: ZeroDivisionError division\n1 / 0",
@@ -80,7 +90,8 @@ def write_page(name, cells):
     for cell in cells:
         stub = re.search(r"exercise, (\w+)", cell)
         parts += [BOX.format(stub[1])] if stub else []
-        parts.append(f"```{{code-cell}}\n{cell}\n```\n")
+        is_text = cell.startswith(":::")
+        parts.append(f"{cell}\n" if is_text else f"```{{code-cell}}\n{cell}\n```\n")
     return "\n".join(parts)
 
 
@@ -101,7 +112,7 @@ def make_book(tmp_path, monkeypatch):
         return Site(
             tmp_path,
             files | {"data/one.csv": "1,2"},
-            extensions=["cells", "downloads", "myst_nb"],
+            extensions=["cells", "downloads", "markup", "myst_nb"],
             html_theme="sphinx_book_theme",
             execution_modules=str(tmp_path),
             nb_execution_mode="cache",
@@ -122,6 +133,7 @@ def test_each_build_reports_each_failure_and_errors_run_again(make_book):
     text = (site.folder / "docs/index.md").read_text()
     line = text.split("\n").index(":expect: 2")
     wanted = [f"index.md:{line}: ", "1 of its programs are not kept"]
+    wanted += ["wrong, but in what", "for no reason", "no words in code or bold"]
     for ran in {"index", "lost"}, {"lost"}:
         assert pages_run(site) == ran
         for words in [*FALSE.values(), *LOST.values(), *wanted]:
@@ -138,6 +150,7 @@ def test_pages_show_what_they_prove_and_run_again_when_they_must(make_book):
         assert words in html
     for words in '"raises-exception"', "# Checked: one is one", '"0.10\\n"':
         assert words in notebook
+    assert "Answer 2 is right." in notebook
     assert not re.search("Traceback|/tmp/ab", html + notebook)
     assert "```python\nprint('0.10')\n```\n\n```text\n0.10\n```" in text
     assert "```text\nZeroDivisionError: division by zero\n```" in text

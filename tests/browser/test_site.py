@@ -108,4 +108,5 @@ def test_pages_offer_their_notebook_their_markdown_and_their_module(visit):
         file = (SITE / PAGE).with_suffix(suffix)
         assert_saves(screen, menu.get_by_text(suffix), file)
     screen.goto(screen.url.replace(PAGE, LU))
+    assert screen.locator("cite").count() == 0  # what docstrings make of `code`
     assert_saves(screen, screen.locator("a.module-file").first, SITE / "modules/lu.py")
