@@ -23,6 +23,10 @@ from book.page import unique_name
 log = logging.getLogger(__name__)
 LINE = re.compile(r'(?<=(?:collapsed|.expanded) admonition-title">).*(?=</p>)')
 CODE = re.compile(r"`([^`]+)`")
+FORM = {
+    "template": "a-claim-is-wrong.yaml",
+    "versions": f"JAX {locked_version('jax')}, as the site was built",
+}
 CORRECTIONS = {  # faults of accessibility
     # MyST-NB's label hides the text by which voice control would press it
     '<summary aria-label="Toggle hidden content">': "<summary>",
@@ -85,24 +89,21 @@ def output_nodes(node) -> list:
 
 
 def show_cell(node, cell, outputs):
-    """Put the error into a box, and fold the code behind the words of an option."""
+    """Show an error as its kind and message; fold the code behind words."""
     if "raises" in cell.options and (error := guards.find_error(outputs)):
-        show_error(node, *error[:2])
+        for block in [*node.findall(nodes.literal_block)]:
+            if "traceback" in block["classes"]:
+                block.parent.remove(block)
+        kind, message, _ = error
+        title = nodes.paragraph(kind, kind, classes=["kind"])
+        text = nodes.literal_block(message, message, language="none")
+        text["classes"].append("output")
+        node[-1] += nodes.container("", title, text, classes=["output", "raised"])
+        node["classes"].append("raises")
     if cell.words:  # MyST-NB's own way to fold a cell
         node["hide_mode"] = "all" if "check" in cell.options else "input"
         node["prompt_show"] = node["prompt_hide"] = cell.words
         node["classes"] += {"check", "fold"} & cell.options.keys()
-
-
-def show_error(node, kind, message):
-    """Show an error as its kind and its message, in place of the traceback."""
-    for block in [*node.findall(nodes.literal_block)]:
-        if "traceback" in block["classes"]:
-            block.parent.remove(block)
-    title = nodes.paragraph(kind, kind, classes=["kind"])
-    text = nodes.literal_block(message, message, language="none", classes=["output"])
-    node[-1] += nodes.container("", title, text, classes=["output", "raised"])
-    node["classes"].append("raises")
 
 
 def correct_html(app, pagename, templatename, context, doctree):
@@ -142,23 +143,12 @@ def add_links(app, doctree):
     for node in doctree.findall(is_code):
         name = next(each for each in node["ids"] if each.startswith("cell-"))
         links = f'<a href="#{name}" title="Link to this cell">#</a>'
-        if app.config.repository:
-            url = escape(report_url(app.config.repository, app.env.docname, name))
+        if place := app.config.repository.removesuffix(".git"):
+            query = urlencode(FORM | {"page": f"{app.env.docname}, #{name}"})
+            url = escape(f"{place}/issues/new?{query}")
             links += f' <a href="{url}" title="Report a false claim">report</a>'
         html = f'<span class="cell-links">{links}</span>'
         node.append(nodes.raw("", html, format="html"))
-
-
-def report_url(repository, page, name) -> str:
-    """Return the address of the form for wrong claims, filled in."""
-    query = {
-        "template": "a-claim-is-wrong.yaml",
-        "title": f"{page}: ",
-        "page": f"{page}, #{name}",
-        "versions": f"JAX {locked_version('jax')}, as the site was built",
-    }
-    place = repository.removesuffix(".git").rstrip("/")
-    return f"{place}/issues/new?{urlencode(query)}"
 
 
 def setup(app):

@@ -18,14 +18,13 @@ from sphinx.util import logging
 from book import contents, export, module_reference
 
 log = logging.getLogger(__name__)
-BRANCH = "gh-pages"  # where the built site, and so each notebook, lies on GitHub
+COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}.ipynb"
 
 
 def launches(name, repository) -> dict[str, str]:
     """Return the places that run a page, with their addresses."""
-    place = repository.removesuffix(".git").rstrip("/").partition("github.com/")[2]
-    colab = "https://colab.research.google.com/github"
-    return {"Colab": f"{colab}/{place}/blob/{BRANCH}/{name}.ipynb"}
+    place = repository.removesuffix(".git").partition("github.com/")[2]
+    return {"Colab": COLAB.format(place, name)}
 
 
 def add_page(app, pagename, templatename, context, doctree):
