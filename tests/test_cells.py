@@ -2,8 +2,6 @@
 
 import re
 import shutil
-from pathlib import Path
-from types import SimpleNamespace
 
 import execution
 import pytest
@@ -11,7 +9,6 @@ from tiny_site import HEAD, Site
 
 from book import exercises, notes, program_table
 from book.facts import ROOT
-from book.page import Page
 
 FIRST = """
 import os, pathlib, sys
@@ -141,7 +138,7 @@ def test_each_build_reports_each_failure_and_errors_run_again(make_book):
         site.build()
 
 
-def test_pages_show_what_they_prove_and_run_again_when_they_must(make_book):
+def test_pages_show_what_they_prove(make_book):
     site = make_book(PAGES)
     assert (site.warnings, pages_run(site)) == ("", {*PAGES})
     html, notebook, text = (site(f"index.{kind}") for kind in ("html", "ipynb", "md"))
@@ -154,6 +151,11 @@ def test_pages_show_what_they_prove_and_run_again_when_they_must(make_book):
     assert not re.search("Traceback|/tmp/ab", html + notebook)
     assert "```python\nprint('0.10')\n```\n\n```text\n0.10\n```" in text
     assert "```text\nZeroDivisionError: division by zero\n```" in text
+
+
+def test_pages_run_again_when_they_must(make_book, monkeypatch):
+    site = make_book(PAGES | {"index": PAGES["index"][:1]})
+    assert site.warnings == ""
     (site.folder / "one.py").write_text("# another line\n")
     for name, old, new in (
         ("data/one.csv", "1,2", "3,4"),
@@ -167,16 +169,10 @@ def test_pages_show_what_they_prove_and_run_again_when_they_must(make_book):
     assert "-0.20\n+0.10" in site.warnings
     assert "3,4" in site("reader.html")
     assert "Other prose" in site("second.html")
-
-
-def test_a_page_runs_again_in_another_environment_or_with_other_rows(monkeypatch):
-    page = Page(Path("a.md"), Path(), source=write_page("a", ["1"]))
-    row = dict.fromkeys(execution.COLUMNS, "") | {"machine": "H100", "pages": "a"}
-    keys = set()
-    for environment, size in ("", 77), ("another", 77), ("", 78):
-        rows = [row | {"temporaries": size}]
-        monkeypatch.setattr(program_table, "read_rows", lambda rows=rows: rows)
-        settings = {"execution_environment": environment, "execution_modules": "none"}
-        app = SimpleNamespace(config=SimpleNamespace(**settings))
-        keys.add(execution.page_key(app, page))
-    assert len(keys) == 3
+    row = dict.fromkeys(execution.COLUMNS, "") | {"machine": "H100", "pages": "index"}
+    monkeypatch.setattr(program_table, "read_rows", lambda: [row])
+    site.build()  # with the answers of another machine
+    assert pages_run(site) == {"index"}
+    site.settings["execution_environment"] = "of another JAX"
+    site.build()
+    assert pages_run(site) == {*PAGES}
