@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 from docutils import nodes
 from execution import outputs_of, played_notebook
 from sources import page_of
-from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 from book import exercises, guards, predictions
@@ -121,21 +120,19 @@ def correct_html(app, pagename, templatename, context, doctree):
 # ---------------------------------------------------------------------------- links
 
 
-class Targets(SphinxTransform):
-    """Append a name for links to the ids of each cell, by its code, and each figure."""
+def add_targets(app, doctree):
+    """Handle `doctree-read`: name each cell, by its code, and each figure for links.
 
-    default_priority = 410  # after other names that a cell may have
-
-    def apply(self):
-        """Append the names; existing ids stay first."""
-        names = set()
-        for node in self.document.findall():
-            if is_code(node):
-                digest = sha256(cell_source(node).strip().encode()).hexdigest()
-                node["ids"].append(unique_name(f"cell-{digest[:6]}", names))
-            elif isinstance(node, nodes.image):
-                stem = PurePosixPath(node["uri"]).stem
-                node["ids"].append(unique_name(f"figure-{stem}", names))
+    The ids that they have stay first.
+    """
+    names = set()
+    for node in doctree.findall():
+        if is_code(node):
+            digest = sha256(cell_source(node).strip().encode()).hexdigest()
+            node["ids"].append(unique_name(f"cell-{digest[:6]}", names))
+        elif isinstance(node, nodes.image):
+            stem = PurePosixPath(node["uri"]).stem
+            node["ids"].append(unique_name(f"figure-{stem}", names))
 
 
 def add_links(app, doctree):
@@ -152,9 +149,9 @@ def add_links(app, doctree):
 
 
 def setup(app):
-    """Register the handlers and the transform."""
+    """Register the handlers."""
     app.setup_extension("execution")
-    app.add_transform(Targets)
+    app.connect("doctree-read", add_targets, priority=300)
     app.connect("doctree-read", judge_page, priority=400)  # before all that read code
     app.connect("doctree-read", add_links, priority=950)  # no word of it is searched
     app.connect("html-page-context", correct_html)
