@@ -2,13 +2,19 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import execution
 import pytest
+from nbformat.v4 import new_output
 from tiny_site import HEAD, Site
 
-from book import exercises, notes, program_table
+from book import exercises, guards, notes, program_table
+from book.claims import count_claims
 from book.facts import ROOT
+from book.page import Page
+from examples.magic import as_html
+from examples.processes import Output, Shown
 
 FIRST = """
 import os, pathlib, sys
@@ -77,6 +83,16 @@ PAGES = {  # two import a module each, one reads a file
     "second": [":tags: [hide-cell]\nimport examples.two"],
     "reader": [":tags: [hide-cell]\nprint(open('data/one.csv').read())"],
 }
+EVERY = "---\nexpect: |\n  [every process]\n  a < b\n---\n1"
+SAME = 2 * [{"printed": "a < b"}]
+PROCESSES = [  # options and code, what each process shows, what the build says
+    (EVERY, SAME, ""),
+    (EVERY, [*SAME[:1], {}], "+[process 0]"),
+    (":fold: so\n%%every --raises E\nf()", [{"error": "E: 1"}], ""),
+    (":fold: so\n%%every\nx", [{"value": "a", "html": "<table></table>"}], ""),
+    (":fold: so\n%%every\nx", [{"printed": "5"}], "prints what nothing expects"),
+    (":check: so\n%%every\njudge(x).require()", [{"printed": "5"}], ""),
+]
 
 
 def write_page(name, cells):
@@ -176,3 +192,22 @@ def test_pages_run_again_when_they_must(make_book, monkeypatch):
     site.settings["execution_environment"] = "of another JAX"
     site.build()
     assert pages_run(site) == {*PAGES}
+
+
+def read_cell(text):
+    return Page(Path("a.md"), Path(), source=f"```{{code-cell}}\n{text}\n```").code[0]
+
+
+@pytest.mark.parametrize(("text", "processes", "words"), PROCESSES)
+def test_what_processes_show_is_text_unless_it_is_a_table(text, processes, words):
+    output = Output(tuple(Shown(**fields) for fields in processes))
+    data = {"text/plain": str(output), "text/html": as_html(output)}
+    outputs = [new_output("display_data", data=data)]
+    found = [fault for _, fault in guards.faults(read_cell(text), outputs)]
+    assert len(found) == bool(words)
+    assert words in "".join(found)
+
+
+def test_lines_errors_and_assertions_are_claims():
+    texts = EVERY, ":raises: ValueError no\nf()", ":check: so\nassert a\nb.require()"
+    assert [count_claims(read_cell(text)) for text in texts] == [2, 1, 2]
