@@ -36,10 +36,11 @@ def mark_of(page, *programs):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_quiet_fits_and_is_accessible(tab, page):
+def test_a_page_is_quiet_fits_and_is_accessible(tab, page, record_property):
     """In two looks, of which one is audited by all rules; every week in all four."""
     mark = mark_of(page)
     if marks.read_mark(mark) is not None:
+        record_property("had_passed", 1)
         return
     tab.faults.clear()
     screen = tab.open(page)
