@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -51,7 +50,7 @@ if "fail" in sys.argv and me == 1:
 if "fail" in sys.argv:
     print("never", int((2 * x).sum()))
 if "wait" in sys.argv:
-    print("waiting", flush=True)
+    print("waiting")
     time.sleep(1000)
 """
 
@@ -94,33 +93,11 @@ def start(command):
 @pytest.fixture(autouse=True)
 def signals_reach_the_launcher():
     """Even where these tests run under nohup."""
-    handlers = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGHUP: signal.SIG_DFL,
-    }
-    old = {number: signal.signal(number, does) for number, does in handlers.items()}
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    for number, does in old.items():
-        signal.signal(number, does)
-
-
-@pytest.fixture
-def left_behind(start):
-    """Launch a script that stays, act when all are ready; return code and errors."""
-
-    def left_behind(act, *options, script=STAY + "child.wait()"):
-        os.mkfifo("alive")
-        launcher = start("-n", "3", *options, script=script)
-        with launcher, Path("alive").open() as alive:
-            assert [alive.readline() for _ in range(3)] == ["ready\n"] * 3
-            begin = time.monotonic()
-            act(launcher)
-            assert alive.read() == ""  # comes when the last of them is gone
-            assert time.monotonic() - begin < SLOW
-            _, errors = launcher.communicate(timeout=SLOW)
-        return launcher.returncode, errors
-
-    return left_behind
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGHUP, hangup)
 
 
 def test_a_bare_initialize_finds_the_others_on_this_machine_only(launch):
@@ -152,7 +129,7 @@ def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
     assert "local.py: process 1 failed with code 1; the others are ended" in lines
 
 
-def test_jax_cannot_swallow_the_end(start):
+def test_lines_come_live_and_jax_cannot_swallow_the_end(start):
     with start("--grace", "1", "-n", "2", *MEET, script=JAX, arguments=["wait"]) as job:
         while "waiting" not in job.stdout.readline():
             assert job.poll() is None
@@ -177,14 +154,6 @@ def test_each_line_is_whole_and_names_its_process(launch):
     assert sorted(lines) == sorted(whole + ends)
 
 
-def test_lines_come_live(start):
-    script = "print('now'); time.sleep(1000)"
-    with start("-n", "1", script=script) as job:
-        assert job.stdout.readline() == "[0] now\n"
-        assert job.poll() is None
-        job.terminate()
-
-
 def test_a_pipe_is_not_read_again_when_its_process_has_ended():
     """Also where a child that has not died yet holds the other end."""
     here, there = os.pipe()
@@ -196,19 +165,6 @@ def test_a_pipe_is_not_read_again_when_its_process_has_ended():
     os.close(there)
     assert lines == [b"whole\n", b"half\n"]
     assert not stream.open
-
-
-def test_a_stack_that_comes_late_is_waited_for():
-    states = iter([False, False, True])
-    late = SimpleNamespace(has_stack=False, popen=SimpleNamespace(poll=lambda: None))
-    ended = SimpleNamespace(has_stack=False, popen=SimpleNamespace(poll=lambda: 9))
-
-    def read():
-        late.has_stack = next(states)
-
-    late.streams, ended.streams = ([None, SimpleNamespace(read=f)] for f in (read, int))
-    runpy.run_path(str(LOCAL))["await_stacks"]([late, ended], float("inf"))
-    assert late.has_stack
 
 
 def test_the_script_sees_what_it_would_see_alone(launch):
@@ -318,20 +274,26 @@ def test_the_time_limit_says_where_everybody_stands(launch):
     assert "restart" not in done.stderr
 
 
-def test_after_a_failure_all_start_again(launch):
+def test_after_a_failure_or_a_save_all_start_again(launch):
     script = """if True:
-        print("turn", turn, flush=True)
-        if turn == 0 and me == 1:
-            raise ValueError("the first time")
-        if turn == 0:
-            time.sleep(1000)
+        print("turn", turn)
+        if turn == 2:
+            sys.exit()
+        if me == 1:
+            sys.exit([4, 75][turn])
+        time.sleep(1000)
     """
     done = launch("-n", "2", "--max-restarts", "3", script=script)
     assert done.returncode == 0
-    assert done.stderr.count("ValueError: the first time") == 1
-    assert done.stderr.endswith("local.py: restart 1 of 3\n")
-    turns = {"[0] turn 0", "[0] turn 1", "[1] turn 0", "[1] turn 1"}
-    assert {*done.stdout.splitlines(), "[0] turn 0"} == turns  # it may end before that
+    assert done.stderr.splitlines() == [
+        "local.py: process 1 failed with code 4; the others are ended",
+        "local.py: restart 1 of 3",
+        "local.py: process 1 has saved with code 75; the others are ended",
+        "local.py: restart 2 of 3",
+    ]
+    early = {"[0] turn 0", "[0] turn 1"}  # it may end before that
+    turns = {f"[{me}] turn {turn}" for me in range(2) for turn in range(3)}
+    assert {*done.stdout.splitlines()} | early == turns
 
 
 def test_logs_keep_each_process_apart_and_show_the_failure(launch):
@@ -355,77 +317,75 @@ def test_logs_keep_each_process_apart_and_show_the_failure(launch):
     assert shown == ["[1] err 1 0", "[1] err 1 1"]
 
 
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_to_the_launcher_leaves_nothing(left_behind, number):
-    number = signal.Signals[number]
-    code, errors = left_behind(lambda job: job.send_signal(number))
-    assert code == 128 + number
-    assert number.name in errors
+def end_of(start, act, script, *options):
+    """Act when all are ready; return the code and the errors once all are gone."""
+    os.mkfifo("alive")
+    launcher = start("-n", "3", *options, script=script)
+    with launcher, Path("alive").open() as alive:
+        assert [alive.readline() for _ in range(3)] == ["ready\n"] * 3
+        begin = time.monotonic()
+        act(launcher)
+        assert alive.read() == ""  # comes when the last of them is gone
+        assert time.monotonic() - begin < SLOW
+        _, errors = launcher.communicate(timeout=SLOW)
+    return launcher.returncode, errors
+
+
+def send(number):
+    return lambda launcher: launcher.send_signal(number)
+
+
+def close_output(launcher):
+    launcher.stdout.close()
+
+
+def send_twice(launcher):
+    launcher.terminate()
+    while "which have 30 s; a second signal kills" not in launcher.stderr.readline():
+        assert launcher.poll() is None
+    launcher.terminate()
+
+
+LOOP = "while True: time.sleep(1)"
+WAIT = STAY + LOOP
+IGNORE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+FAIL = "while not os.path.exists('go'): time.sleep(0.02)\nif me == 0: sys.exit(3)\n"
+ENDS = {  # what happens, what the processes do, the code
+    "SIGINT": (send(signal.SIGINT), WAIT, 128 + signal.SIGINT),
+    "SIGTERM": (send(signal.SIGTERM), WAIT, 128 + signal.SIGTERM),
+    "SIGHUP": (send(signal.SIGHUP), WAIT, 128 + signal.SIGHUP),
+    "kill": (send(signal.SIGKILL), WAIT, -signal.SIGKILL),
+    "second signal": (send_twice, IGNORE + WAIT, 128 + signal.SIGTERM),
+    "reader": (close_output, STAY + "while True: print('x' * 1000)", 128 + 13),
+    "failure": (lambda _: Path("go").touch(), IGNORE + STAY + FAIL + LOOP, 3),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_no_end_of_the_launcher_leaves_a_process(start, end):
+    """By a signal, without a reader of the output, or after a failure."""
+    act, script, expected = ENDS[end]
+    code, errors = end_of(start, act, script)
+    assert code == expected
     assert "Traceback" not in errors
+    assert end in errors or end[:3] != "SIG"
 
 
-def test_a_kill_of_the_launcher_leaves_nothing(left_behind):
-    code, _ = left_behind(lambda job: job.kill())
-    assert code == -signal.SIGKILL
-
-
-def test_a_reader_who_leaves_ends_all(left_behind):
-    script = STAY + "while True: print('x' * 1000)"
-    code, _ = left_behind(lambda job: job.stdout.close(), script=script)
-    assert code == 128 + signal.SIGPIPE
-
-
-def test_a_failure_leaves_nothing(left_behind):
-    script = STAY + (
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "while not os.path.exists('go'): time.sleep(0.02)\n"
-        "if me == 0: sys.exit(3)\n"
-        "child.wait()"
-    )
-    code, _ = left_behind(lambda job: Path("go").touch(), script=script)
-    assert code == 3
-
-
-def test_grace_lets_processes_save(left_behind):
-    script = (
-        "def save(*_):\n"
-        "    child.kill(); print('saved'); sys.exit(0)\n"
-        f"signal.signal(signal.SIGTERM, save)\n{STAY}child.wait()"
-    )
+def test_grace_lets_processes_save(start):
+    script = """if True:
+        def save(*_):
+            child.kill(); print("saved"); sys.exit(0)
+        signal.signal(signal.SIGTERM, save)
+    """
     lines = []
 
-    def act(job):
-        job.terminate()
-        lines.extend(job.stdout.read().split("\n"))
+    def act(launcher):
+        launcher.terminate()
+        lines.extend(launcher.stdout.read().splitlines())
 
-    code, _ = left_behind(act, "--grace", "100", script=script)
+    code, _ = end_of(start, act, script + WAIT, "--grace", "100")
     assert code == 128 + signal.SIGTERM
-    assert sorted(lines) == ["", "[0] saved", "[1] saved", "[2] saved"]
-
-
-def test_a_second_signal_ends_whoever_still_saves(left_behind):
-    slow = "signal.signal(signal.SIGTERM, lambda *_: None)\n"
-    script = slow + STAY + "while True: time.sleep(1)"
-
-    def act(job):
-        job.terminate()
-        while "which have 30 s; a second signal kills" not in job.stderr.readline():
-            assert job.poll() is None
-        job.terminate()
-
-    code, _ = left_behind(act, script=script)
-    assert code == 128 + signal.SIGTERM
-
-
-def test_restarts_are_counted_also_of_who_has_saved_and_not_failed(launch):
-    script = "print(turn); sys.exit([4, 75, 4][turn])"
-    done = launch("-n", "1", "--max-restarts", "2", script=script)
-    assert (done.returncode, done.stdout) == (4, "[0] 0\n[0] 1\n[0] 2\n")
-    ends = "failed with code 4", "has saved with code 75", "failed with code 4"
-    lines = [f"local.py: process 0 {end}; the others are ended" for end in ends]
-    restarts = [f"local.py: restart {turn} of 2" for turn in (1, 2)]
-    wanted = [lines[0], restarts[0], lines[1], restarts[1], lines[2]]
-    assert done.stderr.splitlines() == wanted
+    assert sorted(lines) == ["[0] saved", "[1] saved", "[2] saved"]
 
 
 REFUSED = {
