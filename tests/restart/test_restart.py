@@ -430,19 +430,12 @@ def test_a_file_system_without_locks_gives_a_warning(tmp_path, monkeypatch):
         os.close(restart.open_locked(tmp_path / "lock"))
 
 
-def test_the_checkpoint_of_another_model_is_refused_with_both_shapes(tmp_path):
-    like = {"w": jnp.zeros((2, 3)), "b": jnp.zeros(3)}
-    restart.train(lambda state, number: state, like, 1, tmp_path)
-    other = {"w": jnp.zeros((3, 2)), "c": jnp.zeros(3), "b": jnp.zeros(3)}
-    with pytest.raises(ValueError, match="is of another model") as refusal:
-        restart.train(lambda state, number: state, other, 2, tmp_path)
-    assert str(refusal.value).splitlines()[1:] == [
-        "  state['c'] is missing there and float32[3] here",
-        "  state['w'] is float32[2, 3] there and float32[3, 2] here",
-    ]
-
-
 REFUSED = {
+    "another model": (
+        {"state": {"w": jnp.zeros((2, 3)), "c": jnp.zeros(3)}},
+        r"(?s)another model; .*\['c'\] is missing there and float32\[3\] here\n"
+        r".*\['w'\] is float32\[3\] there and float32\[2, 3\] here",
+    ),
     "no array": ({"state": {"w": np.zeros(3)}}, r"state\['w'\] is of type ndarray"),
     "empty": ({"state": {}}, "the state has no arrays"),
     "no folder": ({"folder": "/dev/null/folder"}, "cannot write to /dev/null"),
@@ -455,7 +448,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("wrong", "words"), REFUSED.values(), ids=REFUSED)
-def test_other_bad_input_is_refused_before_any_step(tmp_path, wrong, words):
+def test_what_cannot_go_on_is_refused_before_any_step(tmp_path, wrong, words):
     def never(state, number):
         raise AssertionError("a step was made")
 
