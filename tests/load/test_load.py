@@ -10,11 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
 import jax
 import numpy as np
 import pytest
-import zarr
 from jax.sharding import AxisType
 from on_devices import devices, mesh_of, on
 from on_processes import SLOW, Group, refused
@@ -110,7 +108,6 @@ SOURCES = {  # what NumPy makes of the table, on a mesh that need not cut it
     "bytes the other way round": (TABLE.astype(">f4"), P("x")),
     "wider than JAX has": (TABLE.astype(float) + 1e-9, P("x")),
     "scalar": (TABLE[:1, 0].reshape(()), P()),
-    "empty": (TABLE[:0], P()),
 }
 
 
@@ -173,38 +170,6 @@ def test_a_shard_in_the_wrong_place_or_with_other_bits_is_found():
 # -------------------------------------------------------------------- several processes
 
 
-def test_four_processes_hold_what_the_source_has_and_read_each_part_once(four):
-    four.run("""
-for spec in ("x", "y"), ("x",), (("x", "y"),), (None, "y"), (None, ("y", "x")), ():
-    source, sharding = Recorder(table), laid(*spec)
-    x = read_slices(source, sharding)
-    assert right(x) and x.sharding == sharding
-    check_pieces(x, table)
-    check_pieces(x, table, limit=20)
-    parts = {shard.index: shard.data.nbytes for shard in x.addressable_shards}
-    assert sorted(source.reads) == sorted(
-        (n, tuple(i.indices(s)[:2] for i, s in zip(index, table.shape)))
-        for index, n in parts.items()
-    )
-source = Recorder(table)
-right(read_block(source, laid("x", "y")))
-assert source.reads == [(128, ((4 * me, 4 * me + 4), (0, 8)))]
-""")
-
-
-def test_what_is_no_block_is_refused_by_the_process_that_needs_it(four):
-    four.run("""
-order = np.array(jax.devices())[[0, 2, 1, 3, 4, 5, 6, 7]]
-mixed = jax.sharding.Mesh(order, ("d",), axis_types=mesh.axis_types[:1])
-source = Recorder(table)
-right(read_slices(source, laid("d", mesh=mixed)))
-source = Recorder(table)
-""")
-    words = "ValueError: needs 2 slices that do not make up one block"
-    four.run("read_block(source, laid('d', mesh=mixed))", raises=words, on=[0, 1])
-    assert four.run("len(source.reads)").texts == ("0", "0", "1", "1")
-
-
 def test_the_root_alone_reads_and_all_get_their_slices(four):
     """Also inside a mesh, on some devices, and all bits of wide numbers."""
     four.run("""
@@ -254,36 +219,7 @@ def test_a_source_that_one_process_cannot_read_leaves_no_other_waiting(four):
     assert all("shards of process 1 are" in errors[p] for p in (0, 2, 3))
 
 
-# ----------------------------------------------------------------------- files, and MPI
-
-
-OPEN = """
-from pathlib import Path
-import h5py, tensorstore, zarr
-folder = Path({!r})
-store = {{"driver": "zarr3", "kvstore": f"file://{{folder / 'table.zarr'}}"}}
-for source in (
-    np.load(folder / "table.npy", mmap_mode="r"),
-    h5py.File(folder / "table.h5")["x"],
-    zarr.open_array(folder / "table.zarr", mode="r"),
-    tensorstore.open(store).result(),
-):
-    for spec in ("x", "y"), (None, "y"):
-        for read in read_slices, read_block, scatter:
-            x = read(source, laid(*spec))
-            assert right(x)
-            check_pieces(x, source)
-"""
-
-
-def test_files_of_every_kind_are_sources(four, tmp_path):
-    table = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
-    np.save(tmp_path / "table.npy", table)
-    with h5py.File(tmp_path / "table.h5", "w") as file:
-        file.create_dataset("x", data=table, chunks=(3, 5))
-    store = {"store": tmp_path / "table.zarr", "mode": "w", "dtype": "f4"}
-    zarr.open_array(**store, shape=table.shape, chunks=(4, 8))[:] = table
-    four.run(OPEN.format(str(tmp_path)))
+# --------------------------------------------------------------------------------- MPI
 
 
 def run_with(env, *line):
@@ -304,18 +240,13 @@ def test_mpi_sends_the_same_pieces():
 # ------------------------------------------------------------------ what the page keeps
 
 
-def test_the_table_keeps_the_promise():
+def test_no_process_held_more_than_its_share_and_another():
     with (ROOT / "docs/processes/data/load.csv").open() as file:
-        rows = {row["way"]: row for row in csv.DictReader(file)}
-    for row in rows.values():
-        assert row["device"] == "4 x 2 x cpu"
-    promised = 1.1 * 512 + 512  # its own share, and one share of buffer
-    for way, row in rows.items():
-        if way.startswith(("memmap", "HDF5", "Zarr", "TensorStore", "scatter")):
-            assert row["mib"] == "2048"
-            assert max(int(row["root_mib"]), int(row["others_mib"])) < promised, way
-    assert int(rows["np.load"]["others_mib"]) > 2048
-    assert int(rows["MPI scatter"]["root_mib"]) > 3 * 2048 - 10
+        rows = [*csv.DictReader(file)]
+    ways = "memmap", "HDF5", "Zarr", "TensorStore", "scatter"
+    for row in filter(lambda row: row["way"].startswith(ways), rows):
+        assert (row["device"], row["mib"]) == ("4 x 2 x cpu", "2048")
+        assert max(int(row["root_mib"]), int(row["others_mib"])) < 1.1 * 512 + 512
 
 
 @pytest.mark.weekly
