@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import zip_longest
 from pathlib import Path
 
@@ -50,12 +51,12 @@ def port():
     return free_ports(1)[0]
 
 
-def meet(port, *processes, timeout=60, host="127.0.0.1"):
+def meet(port, *processes, timeout=60):
     """Run the check for each (count, id) in a thread; return results or errors."""
 
     def one(process):
         try:
-            return checked_arguments(f"{host}:{port}", *process, timeout=timeout)
+            return checked_arguments(f"127.0.0.1:{port}", *process, timeout=timeout)
         except RuntimeError as error:
             return str(error)
 
@@ -90,9 +91,7 @@ def test_jax_starts_with_what_comes_back(run, tmp_path, monkeypatch):
 
 
 WRONG_STARTS = {
-    "missing": ([(3, 0), (3, 2)], "of 3 processes, 1 did not come"),
     "twice": ([(2, 0), (2, 1), (2, 1)], "process_id 1 came 2 times"),
-    "too many": ([(2, 0), (3, 1), (3, 2)], "was told of 3 processes, process 0 of 2"),
     "too few": ([(3, 0), (2, 1), (3, 2)], "was told of 2 processes, process 0 of 3"),
 }
 
@@ -101,42 +100,21 @@ WRONG_STARTS = {
 def test_all_hear_what_is_wrong(port, starts, words, monkeypatch):
     if "came 2 times" in words:  # the second may be late
         monkeypatch.setattr(preflight, "SETTLE_SECONDS", 5)
-    seconds = 15 if "did not come" in words else 60
-    verdicts = meet(port, *starts, timeout=seconds)
+    verdicts = meet(port, *starts)
     assert all(words in verdict for verdict in verdicts), verdicts
     assert len({verdict.partition("\n")[2] for verdict in verdicts}) == 1
     for (count, number), verdict in zip(starts, verdicts, strict=True):
         assert verdict.startswith(f"preflight, process {number} of {count} on ")
 
 
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [
-        ("no-such-host.invalid", "the name no-such-host.invalid has no address"),
-        ("127.0.0.1", "nothing listens at 127.0.0.1:{}: this address stays on"),
-    ],
-)
-def test_a_missing_coordinator_is_an_error(port, host, words):
-    (verdict,) = meet(port, (2, 1), timeout=0.3, host=host)
-    assert words.format(port) in verdict
-
-
 def test_a_port_in_use_is_an_error_on_both_sides():
-    with socket.create_server(("", 0)) as server:
-
-        def serve():
-            """Answer like a program that knows nothing of us, until it is shut down."""
-            with contextlib.suppress(OSError):
-                while True:
-                    with server.accept()[0] as visitor:
-                        visitor.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-        port = server.getsockname()[1]
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(serve)
-            verdicts = meet(port, (2, 0), (2, 1), timeout=10)
-            server.shutdown(socket.SHUT_RDWR)
-    assert re.search(f"port {port} of .* is taken", verdicts[0])
+    """What listens there answers, and knows nothing of us."""
+    other = ThreadingHTTPServer(("", 0), BaseHTTPRequestHandler)
+    with other, ThreadPoolExecutor(1) as pool:
+        pool.submit(other.serve_forever)
+        verdicts = meet(other.server_port, (2, 0), (2, 1), timeout=10)
+        other.shutdown()
+    assert re.search(f"port {other.server_port} of .* is taken", verdicts[0])
     assert "does not answer as process 0 does" in verdicts[1]
 
 
@@ -152,7 +130,6 @@ STRANGE = {
     "deep": b"[" * 50_000 + b"\n",
     "types": foreign(id="1"),
     "no count": foreign(count=None),
-    "count of words": foreign(count="\x1b[2J"),
     "complaints": foreign(complaints=[{}]),
     "negative": foreign(id=-1),
     "one more": foreign(colour="red"),
@@ -246,11 +223,8 @@ def test_a_process_may_come_as_late_as_jax_allows():
 
 
 DIFFERENT = {
-    "JAX": ({"JAX": "0.11.0"}, "process 1 on a runs JAX 0.11.0, process 0 0.12.0"),
     "jaxlib": ({"jaxlib": "0.11.0"}, "runs jaxlib 0.11.0"),
     "Python": ({"Python": "3.13.0"}, "runs Python 3.13.0"),
-    "script": ({"script": 2}, "another script than process 0"),
-    "loopback": ({"host": "b", "loopback": True}, "the name b stands for a loopback"),
     "own": ({"complaints": ["is unwell"]}, "process 1 on a: is unwell"),
 }
 
@@ -268,7 +242,6 @@ PROXIES = {
     "https": ({"https_proxy": "p", "http_proxy": "p"}, "https_proxy"),
     "spared": ({"http_proxy": "p", "no_proxy": "x, node1"}, None),
     "domain": ({"http_proxy": "p", "no_grpc_proxy": "1"}, None),
-    "wildcard": ({"http_proxy": "p", "no_proxy": "node*"}, "http_proxy"),
     "first": ({"http_proxy": "p", "no_grpc_proxy": "x", "no_proxy": "1"}, "http_proxy"),
     "capitals": ({"HTTP_PROXY": "p"}, None),  # gRPC does not read them
 }
@@ -285,24 +258,11 @@ def test_the_proxy_of_one_is_an_error_of_all(port, monkeypatch):
         assert "export no_grpc_proxy=127.0.0.1, or unset http_proxy" in verdict
 
 
-def test_an_import_that_used_jax_is_found(run):
-    code = """if True:
-        import jax
-        from examples.preflight import backend_started
-        before = jax.config.jax_num_cpu_devices
-        print(backend_started(), jax.config.jax_num_cpu_devices == before)
-        jax.numpy.ones(2)
-        print(backend_started(), jax.config.jax_num_cpu_devices == before)
-    """
-    assert run("-c", code, cwd=ROOT / "src") == "False True\nTrue True\n"
-
-
 PORT = SLURM | {"JAX_COORDINATOR_PORT": "99"}
 ADDRESS = PORT | {"JAX_COORDINATOR_ADDRESS": "c:1"}
 NODES = {
     "n1": "n1",
     "n1,n2": "n1",
-    "n[1,4]": "n1",
     "127.0.0.[1-2]": "127.0.0.1",
     "node[003-007,9],gpu1": "node003",
 }
@@ -326,7 +286,6 @@ def test_variables_are_read_as_jax_reads_them():
 
 
 REFUSED = {
-    "nothing": ({}, (), "nothing tells coordinator_address, num_processes, process_id"),
     "no id": (SLURM, (None, None, 8), "ids go from 0 to num_processes - 1"),
     "negative": (SLURM, (None, None, -1), "process_id is -1"),
     "no port": (SLURM, ("node1",), "pass host:port"),
