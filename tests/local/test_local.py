@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -167,6 +168,19 @@ def test_a_pipe_is_not_read_again_when_its_process_has_ended():
     assert not stream.open
 
 
+def test_a_stack_that_comes_late_is_waited_for():
+    states = iter([False, False, True])
+    late = SimpleNamespace(has_stack=False, popen=SimpleNamespace(poll=lambda: None))
+    ended = SimpleNamespace(has_stack=False, popen=SimpleNamespace(poll=lambda: 9))
+
+    def read():
+        late.has_stack = next(states)
+
+    late.streams, ended.streams = ([None, SimpleNamespace(read=f)] for f in (read, int))
+    runpy.run_path(str(LOCAL))["await_stacks"]([late, ended], float("inf"))
+    assert late.has_stack
+
+
 def test_the_script_sees_what_it_would_see_alone(launch):
     """What C++ and commands print goes to stderr."""
     script = """if True:
@@ -230,6 +244,7 @@ def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
 
 FAILURES = {
     "exit code": ("sys.exit(7)", 7, "code 7"),
+    "save": ("sys.exit(75)", 75, "process 1 has saved with code 75"),
     "words": ("sys.exit('bad luck')", 1, "[1] bad luck\nlocal.py: process 1 failed"),
     "signal": ("os.kill(os.getpid(), signal.SIGKILL)", 128 + 9, "SIGKILL"),
     "syntax": ("exec('1 +')", 1, "SyntaxError"),
