@@ -1,5 +1,8 @@
 """Shapes that no mesh divides: every size, and a spec of any two axes."""
 
+import math
+from dataclasses import replace
+
 import jax
 import numpy as np
 from fuzzing import Target, dtypes, make_tests, sizes
@@ -8,53 +11,31 @@ from hypothesis import strategies as st
 from examples import padding
 
 SPECS = {
-    "whole": jax.P(),
-    "rows": jax.P("x"),
-    "columns": jax.P(None, "y"),
-    "blocks": jax.P("x", "y"),
-    "both": jax.P(None, ("x", "y")),
+    "whole": ((), ()),
+    "rows": (("x",), ()),
+    "columns": ((), ("y",)),
+    "blocks": (("x",), ("y",)),
+    "both": ((), ("x", "y")),
 }
 KEYS = {"dtype": dtypes, "n": sizes, "m": sizes, "spec": st.sampled_from([*SPECS])}
-anything = st.fixed_dictionaries(KEYS)
 
 
 def spec(p):
     """The spec of a case."""
-    return SPECS[p["spec"]]
+    return jax.P(*SPECS[p["spec"]])
 
 
 def larger(p):
     """The sizes rounded up, one after the other."""
-    found = []
-    for size, entry in zip((p["n"], p["m"]), (*spec(p), None, None), strict=False):
-        names = (entry,) if isinstance(entry, str) else entry or ()
-        count = int(np.prod([p["mesh"][name] for name in names]))
-        found.append((size + count - 1) // count * count)
-    return tuple(found)
+    pairs = zip((p["n"], p["m"]), SPECS[p["spec"]], strict=True)
+    return tuple(n + -n % math.prod(map(p["mesh"].get, names)) for n, names in pairs)
 
 
-def matrix(p, random):
-    """Any matrix."""
-    return (random.normal(size=(p["n"], p["m"], 2)) @ [1, 1j],)
-
-
-def padded(p, a):
-    """The matrix in the corner of a larger one of sevens."""
-    both = np.full(larger(p), 7, a.dtype) if a.dtype != bool else np.ones(larger(p))
+def padded(p, a, fill=7):
+    """The matrix in the corner of a larger one."""
+    both = np.full(larger(p), fill).astype(a.dtype)
     both[: p["n"], : p["m"]] = a
-    return both.astype(a.dtype)
-
-
-def mask(p, scale):
-    """Where the matrix lies, times a number: a mask takes no array."""
-    both = np.zeros(larger(p))
-    both[: p["n"], : p["m"]] = 1
-    return both * scale
-
-
-def one(p, random):
-    """A number."""
-    return (np.array(1 + random.random() + 0j),)
+    return both
 
 
 REFUSALS = (
@@ -63,33 +44,31 @@ REFUSALS = (
     "either Auto for all of them or Explicit for all",
 )
 
-TARGETS = (
-    Target(
-        name="padding.pad_to_mesh",
-        parameters=anything,
-        arrays=matrix,
-        call=lambda p: lambda a: padding.pad_to_mesh(a, spec(p), 7),
-        reference=padded,
-        specs=lambda p: (spec(p),),
+PAD = Target(
+    name="padding.pad_to_mesh",
+    parameters=st.fixed_dictionaries(KEYS),
+    arrays=lambda p, random: (random.normal(size=(p["n"], p["m"], 2)) @ [1, 1j],),
+    call=lambda p: lambda a: padding.pad_to_mesh(a, spec(p), 7),
+    reference=padded,
+    specs=lambda p: (spec(p),),
+)
+MASK = replace(  # which takes no array: times a number
+    PAD,
+    name="padding.valid_mask",
+    arrays=lambda p, random: (np.array(1 + random.random() + 0j),),
+    call=lambda p: (
+        lambda a: padding.valid_mask((p["n"], p["m"]), spec(p)).astype(a.dtype) * a
     ),
-    Target(
-        name="padding.valid_mask",
-        parameters=anything,
-        arrays=one,
-        call=lambda p: (
-            lambda a: padding.valid_mask((p["n"], p["m"]), spec(p)).astype(a.dtype) * a
-        ),
-        reference=mask,
-        given=("numpy", "jax"),
-    ),
-    Target(
-        name="padding.unpad",
-        parameters=anything,
-        arrays=lambda p, random: (random.normal(size=(*larger(p), 2)) @ [1, 1j],),
-        call=lambda p: lambda a: padding.unpad(a, (p["n"], p["m"])),
-        reference=lambda p, a: a[: p["n"], : p["m"]],
-        specs=lambda p: (spec(p),),
-    ),
+    reference=lambda p, a: padded(p, np.asarray(a), fill=0),
+    specs=lambda p: (),
+    given=("numpy", "jax"),
+)
+CUT = replace(
+    PAD,
+    name="padding.unpad",
+    arrays=lambda p, random: (random.normal(size=(*larger(p), 2)) @ [1, 1j],),
+    call=lambda p: lambda a: padding.unpad(a, (p["n"], p["m"])),
+    reference=lambda p, a: a[: p["n"], : p["m"]],
 )
 
-test_cases, test_draws = make_tests(TARGETS, REFUSALS)
+test_cases, test_draws = make_tests((PAD, MASK, CUT), REFUSALS)
