@@ -1,5 +1,7 @@
 """Trees, laid out and made: a matrix, a vector and a scalar, by specs that divide."""
 
+from dataclasses import replace
+
 import jax
 from fuzzing import Target, dtypes, make_tests
 from hypothesis import strategies as st
@@ -43,34 +45,24 @@ def laid(p):
     return call
 
 
-def made(p):
-    """Make a tree in its place."""
-    return trees.sharded_init(lambda a: [a, a.T], spec(p))
-
-
 REFUSALS = ("{}: {} cuts an axis by axes of two types",)
 
-common = {
-    "parameters": anything,
-    "arrays": matrix,
-    "specs": lambda p: (spec(p),),
-    "given": ("numpy", "jax", "sharded", "replicated"),
-}
-TARGETS = (
-    Target(
-        name="trees.shard_tree",
-        call=laid,
-        reference=lambda p, a: {"w": a, "more": [a]},
-        under=("nothing",),
-        **common,
-    ),
-    Target(
-        name="trees.sharded_init",
-        call=made,
-        reference=lambda p, a: [a, a.T],
-        under=("nothing", "jit"),
-        **common,
-    ),
+LAID = Target(
+    name="trees.shard_tree",
+    parameters=anything,
+    arrays=matrix,
+    call=laid,
+    reference=lambda p, a: {"w": a, "more": [a]},
+    specs=lambda p: (spec(p),),
+    given=("numpy", "jax", "sharded", "replicated"),
+    under=("nothing",),
+)
+MADE = replace(
+    LAID,
+    name="trees.sharded_init",
+    call=lambda p: trees.sharded_init(lambda a: [a, a.T], spec(p)),
+    reference=lambda p, a: [a, a.T],
+    under=("nothing", "jit"),
 )
 
-test_cases, test_draws = make_tests(TARGETS, REFUSALS)
+test_cases, test_draws = make_tests((LAID, MADE), REFUSALS)
