@@ -99,41 +99,38 @@ REFUSALS = (
     "another tile, or a shape of {}",
 )
 
-OWN_WORDS = Target(
+SAMPLE = Target(
+    name="random_numbers.sample",
+    parameters=parameters,
+    arrays=lambda p, random: (np.zeros(1),),
+    call=draw,
+    reference=tile_by_tile,
+    given=("numpy",),
+    under=("nothing", "jit"),
+    plain=lambda p: not p["odd"],
+)
+DROPOUT = Target(
+    name="random_numbers.dropout",
+    parameters=parameters,
+    arrays=block,
+    call=drop,
+    reference=mask,
+    specs=lambda p: (SPECS[p["spec"]],),
+    given=("sharded",),
+    kinds=("Auto", "Explicit"),  # mixed, JAX has no gradient of any `shard_map`
+    under=("nothing", "jit", "grad", "scan"),
+)
+KEYS = replace(
+    DROPOUT,
     name="random_numbers.per_device_key",
     parameters=st.fixed_dictionaries({"dtype": st.just("float32")}),
     arrays=lambda p, random: (np.zeros(p["mesh"]["x"]),),
     call=lambda p: jax.jit(jax.shard_map(own_words, in_specs=ROWS, out_specs=ROWS)),
     reference=words,
     specs=lambda p: (ROWS,),
-    given=("sharded",),
+    kinds=SAMPLE.kinds,
     under=("nothing", "jit", "scan"),
 )
+LIKE_KEY = replace(KEYS, name="random_numbers.like_key")
 
-TARGETS = (
-    Target(
-        name="random_numbers.sample",
-        parameters=parameters,
-        arrays=lambda p, random: (np.zeros(1),),
-        call=draw,
-        reference=tile_by_tile,
-        given=("numpy",),
-        under=("nothing", "jit"),
-        plain=lambda p: not p["odd"],
-    ),
-    Target(
-        name="random_numbers.dropout",
-        parameters=parameters,
-        arrays=block,
-        call=drop,
-        reference=mask,
-        specs=lambda p: (SPECS[p["spec"]],),
-        given=("sharded",),
-        kinds=("Auto", "Explicit"),  # mixed, JAX has no gradient of any `shard_map`
-        under=("nothing", "jit", "grad", "scan"),
-    ),
-    OWN_WORDS,
-    replace(OWN_WORDS, name="random_numbers.like_key"),
-)
-
-test_cases, test_draws = make_tests(TARGETS, REFUSALS)
+test_cases, test_draws = make_tests((SAMPLE, DROPOUT, KEYS, LIKE_KEY), REFUSALS)
