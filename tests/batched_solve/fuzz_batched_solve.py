@@ -17,16 +17,11 @@ choices = {
 numeric = st.sampled_from([dtype for dtype in DTYPES if dtype != "bool"])
 
 
-def numbers(random, *shape):
-    """Random numbers, complex."""
-    return random.normal(size=(*shape, 2)) @ [1, 1j]
-
-
 def systems(p, random):
     """Matrices with a heavy diagonal, and sides: as many as can be cut, or one more."""
     n, count = p["n"], p["b"] * p["mesh"]["batch"] + p["odd"]
-    a = numbers(random, count, n, n) / 4 + 8 * np.eye(n)
-    return a, numbers(random, count, n)
+    numbers = random.normal(size=(count, n + 1, n, 2)) @ [1, 1j]
+    return numbers[:, 1:] / 4 + 8 * np.eye(n), numbers[:, 0]
 
 
 def definite(p, random):
@@ -64,11 +59,6 @@ REFUSALS = (
 )
 
 
-def norms(p, a, x, b):
-    """NumPy's norm of what is left of each right-hand side."""
-    return np.linalg.norm((1.0 * a @ x[..., None])[..., 0] - b, axis=-1)
-
-
 def target(name, reference, arrays=systems, dtype=numeric, **options):
     """Return the target of a function of a batch."""
     usual = {
@@ -90,7 +80,9 @@ TARGETS = (
     target("solve_batch", solutions),
     target(
         "residuals",
-        norms,
+        lambda p, a, x, b: np.linalg.norm(
+            (a @ x[..., None])[..., 0] - 1.0 * b, axis=-1
+        ),
         lambda p, random: (*systems(p, random), systems(p, random)[1]),
         specs=lambda p: (BATCH,) * 3,
         differentiate=(0, 1, 2),
