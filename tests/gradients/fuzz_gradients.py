@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 from examples import gradients
 
 REAL = [dtype for dtype in DTYPES if "float" in dtype]
-sizes = {
-    "b": st.integers(1, 3),
-    "odd": st.sampled_from([0, 0, 0, 1]),
-    "t": st.integers(1, 3),
-    "n": st.integers(1, 3),
-}
-parameters = st.fixed_dictionaries({"dtype": st.sampled_from(REAL), **sizes})
+keys = {"dtype": st.sampled_from(REAL), "odd": st.sampled_from([0, 0, 0, 1])}
+keys |= dict.fromkeys("btn", st.integers(1, 3))
+parameters = st.fixed_dictionaries(keys)
 
 
 def arrays(p, random):
