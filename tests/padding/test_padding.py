@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fft.test_fft import lies
 from jax.sharding import AxisType
 from on_devices import devices
 
@@ -16,11 +17,6 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 def data(*shape):
     return np.random.default_rng(0).uniform(-2, -1, shape).astype(np.float32)
-
-
-def has_sharding(array, spec):
-    mesh = jax.sharding.get_mesh()
-    return array.sharding.is_equivalent_to(jax.NamedSharding(mesh, spec), array.ndim)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +42,7 @@ def test_the_data_comes_first_and_the_fill_after_it(mesh, kind, spec, shape):
         wanted[:13, :5] = x
         for pair in pad(x), jax.jit(pad)(jnp.asarray(x)):
             for found, truth in zip(pair, (wanted, inside), strict=True):
-                assert has_sharding(found, spec)
+                assert lies(found, spec)
                 np.testing.assert_array_equal(found, truth, strict=True)
         np.testing.assert_array_equal(unpad(pair[0], x.shape), x)
         whole, empty = data(16, 8), pad_to_mesh(data(0, 1), spec)
