@@ -1,5 +1,4 @@
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -152,9 +151,7 @@ def test_derivatives_are_those_of_jax(functions, mesh, kind, shapes, dtype):
     """First and second ones, in both modes."""
     ours, theirs = functions
     given, ways = (
-        tuple(
-            noise(*shape, dtype=dtype, seed=seed + i) for i, shape in enumerate(shapes)
-        )
+        tuple(noise(*shape, dtype=dtype, seed=seed) for shape in shapes)
         for seed in (0, 5)
     )
     expected = derivatives(theirs, given, ways)
@@ -167,32 +164,21 @@ def test_derivatives_are_those_of_jax(functions, mesh, kind, shapes, dtype):
 # -------------------------------------------------------------- least squares
 
 
-@pytest.mark.parametrize(
-    ("mesh", "sizes", "dtype"),
-    [((2, 4), (48, 24, 8), np.float64), ((3, 2), (23, 7, 5), np.complex128)],
-)
-def test_least_squares_are_those_of_numpy_in_blocks(mesh, sizes, dtype):
-    m, n, sides = sizes
-    a, b = noise(m, n, dtype=dtype), noise(m, sides, dtype=dtype, seed=1)
-    with devices(mesh):
-        x, ratio = lstsq_blocks(a, b)
-        assert_agreed(x, ratio)
-        blocks = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
-        assert m != 48 or x.sharding.is_equivalent_to(blocks, 2)
-    r = np.linalg.qr(a, "r")
-    assert_close(x, np.linalg.lstsq(a, b)[0], 1e-13)
-    assert_close(ratio, (np.abs(np.diag(r)) / np.linalg.norm(r, axis=0)).min(), 1e-13)
-
-
-def test_the_ratio_tells_of_columns_that_depend_on_others():
+def test_least_squares_are_numpys_and_the_ratio_tells_of_rank():
+    a, b = noise(M, N), noise(M, 4, seed=1)
     with devices((2, 4)):
-        b = noise(M, 4)  # as above: one program
         for name in ("half the rank", "equal columns", "zero columns", "zeros", "ones"):
             ratio = lstsq_blocks(HARD[name], b).ratio
             assert not ratio > N * np.finfo(float).eps, name
-        for a in (noise(M, N), noise(M, N) * GRADES):  # scales of columns do not matter
-            assert lstsq_blocks(a, b).ratio > 0.1
-        assert lstsq_blocks(np.eye(M, N), b).ratio == 1
+        x, ratio = lstsq_blocks(a, b)
+        assert_agreed(x, ratio)
+        blocks = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+        assert x.sharding.is_equivalent_to(blocks, 2)
+        assert_close(x, np.linalg.lstsq(a, b)[0], 1e-13)
+        r = np.linalg.qr(a, "r")
+        expected = (np.abs(np.diag(r)) / np.linalg.norm(r, axis=0)).min()
+        for scaled in ratio, lstsq_blocks(a * GRADES, b).ratio:
+            np.testing.assert_allclose(scaled, expected, rtol=1e-9)
 
 
 # ------------------------------------------------ where it runs, and what it holds
@@ -205,9 +191,7 @@ def test_a_batch_lies_along_an_axis_of_its_own():
     with devices((2, 2, 2), AUTO, ("z", "cols", "rows")):
         batch = jax.device_put(a, jax.P("z", *axes))
         found = jax.jit(jax.vmap(factor, spmd_axis_name="z"))(batch)
-        assert {shard.data.shape for shard in found[0].addressable_shards} == {
-            (2, 4, 3)
-        }
+        assert found[0].addressable_shards[0].data.shape == (2, 4, 3)
     for ours, theirs in zip(found, jax.vmap(positive_qr)(a), strict=True):
         assert_close(ours, theirs, 1e-13)
 
@@ -229,9 +213,9 @@ A = noise(8, 8)
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: qr_blocks(A[0]), "pass an array"),
-        (lambda: qr_blocks(A[:0]), "pass an array"),
-        (lambda: qr_blocks([[1.0]]), "pass an array"),
+        (lambda: qr_blocks(A[0]), r"a is \(8,\): pass an array \[M, N\]"),
+        (lambda: qr_blocks(A[:0]), r"a is \(0, 8\): pass an array"),
+        (lambda: qr_blocks([[1.0]]), "a is a list: pass an array"),
         (lambda: qr_blocks(A.astype(int)), "has no QR here"),
         (lambda: qr_blocks(A, axes=("x", "x")), "two axes"),
         (lambda: qr_blocks(A, axes=("x", "z")), r"no mesh axis \['z'\] .*set_mesh"),
@@ -240,7 +224,6 @@ A = noise(8, 8)
         (lambda: jax.grad(lambda a: qr_blocks(a)[1].sum())(A[:4]), "wide"),
         (lambda: jax.shard_map(qr_blocks, out_specs=BLOCKS)(A), "outside"),
     ],
-    ids=itertools.count(),
 )
 def test_what_is_no_matrix_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):
