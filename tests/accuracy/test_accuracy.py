@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, measure_memory, noise
+from on_devices import assert_agreed, devices, noise
 
 from examples import accuracy
 from examples.accuracy import assess_blocks, norm1
@@ -39,34 +39,26 @@ def judged(inverse, a, b, x, unit=1.0):
     return assess(a, b, x, multiplied(inverse, unit=unit))
 
 
-def twins(n, near=1e-8):
-    """Return a matrix of which two columns are nearly equal."""
-    a = noise(n, n)
-    a[:, 1] = a[:, 0] + near * a[:, 1]
-    return a
+SHEAR = np.eye(N)
+SHEAR[:2, 1] = 1, 1e-8
+HARD = {
+    "twins": noise(N, N) @ SHEAR,  # two columns are nearly equal
+    "graded": noise(N, N) * np.logspace(0, -12, N),
+}
 
 
-@pytest.mark.parametrize(
-    ("a", "dtype"),
-    [
-        (noise(N, N), np.float32),
-        (twins(N), np.float64),
-        (noise(N, N) * np.logspace(0, -12, N), np.float64),
-    ],
-    ids=["noise", "twins", "graded"],
-)
-def test_estimates_are_near_and_errors_below_their_bounds(a, dtype):
+@pytest.mark.parametrize("name", HARD)
+def test_estimates_are_near_and_errors_below_their_bounds(name):
     """At least a third of the truth; b = a x in all digits."""
-    eps, a = np.finfo(dtype).eps, a.astype(dtype)
-    exact = a.astype(float)
-    b = (exact @ noise(N, 2)).astype(dtype)
-    x, inverse = np.linalg.solve(a, b), np.linalg.inv(exact).astype(dtype)
+    a, truth, eps = HARD[name], noise(N, 2, seed=1), np.finfo(float).eps
+    b = a @ truth
+    x, inverse = np.linalg.solve(a, b), np.linalg.inv(a)
     with devices():
         report = judged(inverse, a, b, x)
-    condition = np.linalg.cond(exact, np.inf)
+    condition = np.linalg.cond(a, np.inf)
     assert condition / 3 < report.condition < condition * (1 + 30 * condition * eps)
-    error = np.abs(x - np.linalg.solve(exact, b)).max(0) / np.abs(x).max(0)
-    assert (error <= report.forward + 2 * eps).all()
+    error = np.abs(x - truth).max(0) / np.abs(x).max(0)
+    assert (error <= report.forward).all()
     assert (report.forward <= (N + 2) * eps * report.condition).all()
     assert (report.hpl < 1).all()
 
@@ -236,16 +228,3 @@ def test_nan_in_one_column_of_blocks_leaves_the_others():
             assert_agreed(each)
         assert "the worst is number 1" in str(report)
         assert jax.eval_shape(run, a, b[:, :0], x[:, :0]).forward.shape == (0,)
-
-
-def test_no_device_holds_all_sides_of_a_report():
-    """Of eight, an eighth of what one holds, and no array above t P-th parts."""
-    n, k, t, held = 32, 512, 4, []
-    doubled = Inverse(lambda b: 2 * b, AXES)
-    for shape in (1, 1), (2, 4):
-        with devices(shape):
-            run = functools.partial(assess_blocks, inverse=doubled)
-            held.append(measure_memory(run, (n, n), (n, k), (n, k)))
-    assert held[0][1] == t * n * (k + 1)
-    assert held[1][1] <= t * n * (k + 4) / 8 < n * k
-    assert held[1][0] < held[0][0] / 6
