@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from examples import gradients
 
 REAL = [dtype for dtype in DTYPES if "float" in dtype]
-keys = {"dtype": st.sampled_from(REAL), "odd": st.sampled_from([0, 0, 0, 1])}
-keys |= dict.fromkeys("btn", st.integers(1, 3))
-parameters = st.fixed_dictionaries(keys)
+sizes = dict.fromkeys("btn", st.integers(1, 3)) | {"odd": st.sampled_from([0, 0, 0, 1])}
+parameters = st.fixed_dictionaries({"dtype": st.sampled_from(REAL), **sizes})
 
 
 def arrays(p, random):
