@@ -108,14 +108,6 @@ def test_heat_is_that_of_numpy_in_few_messages(heat, beyond, mesh, kind, steps):
     assert program.sent == 4 * (rounds * cells(mesh, width) + last)
 
 
-def test_nobody_sends_round_the_ends_of_a_line():
-    with devices((8, 1)):
-        [up, down] = measure(by_block(surround_open), field()).collectives
-    pairs = [(i, i + 1) for i in range(7)]
-    ahead, back = frozenset(pairs), frozenset(pair[::-1] for pair in pairs)
-    assert {frozenset(up.groups), frozenset(down.groups)} == {ahead, back}
-
-
 def test_grids_of_numpy_copies_and_cut_otherwise_are_laid_out():
     grid = noise(8, 16, dtype=np.float32)
     periodic, walls = march(grid, 3, **WRAP), march(grid, 3, **WALLS)
