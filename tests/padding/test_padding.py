@@ -12,8 +12,6 @@ from examples.padding import neutral, pad_to_mesh, padded_shape, unpad, valid_ma
 P = jax.P
 KINDS = AxisType.Explicit, AxisType.Auto
 
-each_kind = pytest.mark.parametrize("kind", KINDS)
-
 
 def data(*shape):
     return np.random.default_rng(0).uniform(-2, -1, shape).astype(np.float32)
@@ -72,38 +70,15 @@ def test_the_neutral_element_changes_no_reduction(dtype):
             np.testing.assert_array_equal(more, alone)
 
 
-@each_kind
-def test_the_gradient_is_that_of_the_data(kind):
-    """And that of `unpad` is zero in the padding."""
-    x, spec = data(13, 5), P(("x", "y"))
-
-    def loss(x):
-        padded, mask = pad_to_mesh(x, spec, fill=9), valid_mask(x.shape, spec)
-        return jnp.mean(jnp.exp(padded), where=mask)
-
-    def cut(padded):
-        return (unpad(padded, (13, 5)) ** 2).sum()
-
-    with devices((2, 4), kind):
-        padded = pad_to_mesh(x, P("x", "y"))
-        gradient, back = jax.jit(jax.grad(loss))(x), jax.jit(jax.grad(cut))(padded)
-        mask = np.asarray(valid_mask((13, 5), P("x", "y")))
-    np.testing.assert_allclose(gradient, np.exp(x) / x.size, rtol=1e-5)
-    np.testing.assert_allclose(back, np.where(mask, 2 * np.asarray(padded), 0))
-
-
-@each_kind
-def test_padding_and_mask_send_nothing_and_a_mean_one_reduction(kind):
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_and_mask_send_nothing_and_hold_their_blocks(kind):
     x = jax.ShapeDtypeStruct((13, 4), jnp.float32)
     with devices((8,), kind):
         assert measure(lambda x: pad_to_mesh(x, P("x")), x).counts == {}
         program = measure(jax.jit(lambda: valid_mask((8001, 4), P("x"))))
-        padded, mask = pad_to_mesh(data(13, 4), P("x")), valid_mask((13, 4), P("x"))
-        mean = measure(lambda padded, mask: padded.mean(where=mask), padded, mask)
     assert program.counts == {}
     assert program.temporaries < 100
     assert program.outputs == 1001 * 4
-    assert mean.counts == {"all-reduce": 1}
 
 
 @pytest.mark.parametrize(("kind", "place"), [(KINDS[0], "@y"), (KINDS[1], "")])
