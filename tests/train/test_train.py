@@ -10,22 +10,13 @@ from cases import each_week
 from jax.sharding import AxisType
 from numpy.testing import assert_allclose
 
+from examples import train
 from examples.communication import measure
-from examples.train import (
-    NAMES,
-    SPECS,
-    create,
-    init,
-    loss,
-    sharded_loss,
-    state_specs,
-    train_step,
-)
+from examples.train import NAMES, SPECS, create, init, loss, sharded_loss, train_step
 
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
-L, N, F, B = 2, 24, 48, 24
+L, N, F, B = 2, 24, 48, 24  # layers, their widths, a batch
 SIZES = L, N, F
-LARGE = 8, 64, 128, 8  # the same
 RATE, STEPS = 1e-2, 5
 WAYS = {  # mesh (data, model), row of SPECS, loss
     "data": ((8, 1), "data", loss),
@@ -34,11 +25,6 @@ WAYS = {  # mesh (data, model), row of SPECS, loss
     "subset": ((3, 2), "tensor", loss),
     "sharded": ((8, 1), "sharded", sharded_loss),
     "sharded subset": ((3, 1), "sharded", sharded_loss),
-}
-COUNTS = {  # nobody asks for the gradient of the first block's x
-    "data": {"all-reduce": 1},
-    "tensor": {"all-reduce": 2 * L - 1},
-    "mix": {"all-reduce": 2 * L},
 }
 MATRICES = {  # Muon has to be told which axes are those of a matrix
     name: optax.contrib.MuonDimensionNumbers((1,), (2,)) if name[0] == "w" else None
@@ -62,8 +48,7 @@ CASES = [  # each row of SPECS, both types of axes, odd meshes, a line search
     (EXPLICIT, "mix", "muon"),
     (AUTO, "sharded", "lbfgs"),
     each_week(EXPLICIT, "mix", "lbfgs"),
-    *(each_week(EXPLICIT, way, "adam") for way in ("mix", "sharded")),
-    *(each_week(AUTO, way, "adam") for way in ("data", "tensor")),
+    each_week(AUTO, "tensor", "adam"),
 ]
 devices = partial(on_devices.devices, names=("data", "model"))
 
@@ -121,11 +106,6 @@ def oracle(name="adam"):
     return descend(step, (start(), optimizer.init(start())), ())
 
 
-def assert_laid(leaf, spec):
-    there = jax.NamedSharding(jax.sharding.get_mesh(), spec)
-    assert leaf.sharding.is_equivalent_to(there, leaf.ndim)
-
-
 def assert_state_laid(state, specs):
     """Fail unless parameters, and moments of their shape, lie so; all else is whole."""
     params, alike = state[0], []
@@ -133,36 +113,15 @@ def assert_state_laid(state, specs):
         name = getattr(path[-1], "key", None)
         more = leaf.ndim - params[name].ndim if name in params else 0
         same = name in params and leaf.shape[more:] == params[name].shape
-        assert_laid(leaf, jax.P(*[None] * more, *specs[name]) if same else jax.P())
+        there = jax.P(*[None] * more, *specs[name]) if same else jax.P()
+        there = jax.NamedSharding(jax.sharding.get_mesh(), there)
+        assert leaf.sharding.is_equivalent_to(there, leaf.ndim)
         alike += [name] * same
     assert len(alike) > len(params)
 
 
 def size(blocks, n, f):
     return blocks * (2 * n * f + f + n)
-
-
-def sent(way, blocks, n, f, b):
-    """Return the bytes that a device sends in a step, by the formulas of the module."""
-    (d, m), row, _ = WAYS[way]
-    whole, number = size(blocks, n, f), 2 * 4 * (d - 1) / d
-    if row == "sharded":
-        return 4 * (3 * whole - blocks * n) * (d - 1) / d + number
-    sums = 2 * 4 * (2 * blocks - 1) * b * n / d * (m - 1) / m
-    part = (whole - blocks * n) / m + blocks * n if row == "tensor" else whole
-    return sums + number * (part + 1)
-
-
-def check_messages(way, program):
-    """Layers meet once a block and way; sharded gradients are scattered."""
-    assert abs(program.sent - sent(way, *SIZES, B)) <= len(program.collectives)
-    assert program.counts == COUNTS.get(way, program.counts)
-    if way == "mix":
-        axes = [each.axes for each in program.collectives]
-        assert axes == [("model",)] * (2 * L - 1) + [("data",)]
-    if way == "sharded":
-        assert program.counts["reduce-scatter"] == 4 * L
-        assert program.counts["all-reduce"] == 1  # of the loss
 
 
 @pytest.mark.parametrize(("kind", "way", "name"), CASES)
@@ -172,7 +131,6 @@ def test_every_way_trains_as_one_device_does(kind, way, name):
     with devices(sizes, kind):
         step, state = begin(way, name)
         batch = jax.device_put(pair(), jax.P("data"))
-        program = measure(step, state, batch)
         losses, first, state = descend(step, state, batch)
         assert_state_laid(state, SPECS[row])
     expected, moments, (params, _) = oracle(name)
@@ -180,8 +138,6 @@ def test_every_way_trains_as_one_device_does(kind, way, name):
     assert losses[-1] < losses[0]
     jax.tree.map(partial(assert_allclose, atol=1e-7, rtol=1e-4), first, moments)
     jax.tree.map(partial(assert_allclose, atol=1e-4), state[0], params)
-    if name == "adam":
-        check_messages(way, program)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +170,12 @@ def test_the_state_is_made_in_place(row, mesh, kind):
 
 def test_a_step_holds_a_few_blocks_however_many_there_are():
     """And its gradient twice at most: in parts and in one piece."""
-    blocks, n, f, b = LARGE
+    blocks, n, f, b = 8, 64, 128, 8
     whole, programs = 4 * size(blocks, n, f), {}
     for way in "sharded", "data":
         with devices(WAYS[way][0]):
             batch = jax.device_put(pair(n, b), jax.P("data"))
             programs[way] = measure(*begin(way, sizes=(blocks, n, f)), batch)
-        far = abs(programs[way].sent - sent(way, *LARGE))
-        assert far <= len(programs[way].collectives)
     assert programs["sharded"].arguments < 1.05 * 3 * whole / 8
     assert programs["sharded"].temporaries < 0.4 * whole
     assert programs["data"].temporaries < 2.2 * whole
@@ -232,7 +186,7 @@ def test_a_parameter_is_known_by_its_whole_path():
     shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
     params = {"w": shape, "1": {"w": shape}, "11": {"w": shape}}
     specs = {"w": jax.P("data"), "1": {"w": jax.P(None, "data")}, "11": {"w": jax.P()}}
-    [momentum, _] = state_specs(params, optax.sgd(RATE, momentum=0.9), specs)[1]
+    [momentum, _] = train.state_specs(params, optax.sgd(RATE, momentum=0.9), specs)[1]
     assert momentum.trace == specs
 
 
@@ -241,7 +195,10 @@ def test_a_step_leaves_the_shardings_of_any_state(kind):
     """Parameters whole, momentum in parts: the compiler would choose for itself."""
     optimizer = optax.sgd(RATE, momentum=0.9)
     with devices((8, 1), kind):
-        specs = SPECS["data"], state_specs(start(), optimizer, SPECS["sharded"])[1]
+        specs = (
+            SPECS["data"],
+            train.state_specs(start(), optimizer, SPECS["sharded"])[1],
+        )
         state = jax.device_put((start(), optimizer.init(start())), specs)
         layout = jax.tree.map(lambda leaf: leaf.sharding, state)
         batch = jax.device_put(pair(), jax.P("data"))
@@ -276,14 +233,8 @@ def step_from(device):
         (lambda: sharded_loss(start(), (X[:, :7], X[:, :7])), FIT + ", not"),
         (lambda: loss(start(), 2 * [np.ones((30, N))]), "30 cannot be cut in 8: take"),
         (lambda: loss(start() | {"w2": X[None]}, (X, X)), "of no model: pass w1"),
-        (
-            lambda: sharded_loss(start() | {"w1": [1.0]}, (X, X)),
-            "are those of no model",
-        ),
-        (
-            lambda: loss(start() | {"b1": np.ones((L, F), int)}, (X, X)),
-            "floating-point",
-        ),
+        (lambda: sharded_loss(start() | {"w1": [1.0]}, (X, X)), "are those of no mod"),
+        (lambda: loss(start() | {"b1": np.ones((L, F), int)}, (X, X)), "floating-poin"),
         (lambda: loss(lie_as("sharded"), (X, X)), "lies by P.*: lay it out by P"),
         (lambda: sharded_loss(lie_as("tensor"), (X, X)), "lies by P.*: lay it out by"),
         (lambda: start_with(SPECS["sharded"], 20), CUT),
