@@ -49,13 +49,10 @@ def visit_formula(self, node):
         log.warning("%s", error, location=node, type="svgmath")
         image, width = f"<code>{escape(node.astext())}</code>", 0
     if not inline:
-        focus = (
-            {"tabindex": "0"} if width > NARROW else {}
-        )  # so that the keyboard scrolls
-        image = (
-            f"{self.starttag(node, 'div', CLASS='math notranslate', **focus)}{image}"
-        )
-    self.body.append(image if inline else f"{image}</div>\n")
+        focus = {"tabindex": "0"} if width > NARROW else {}  # the keyboard scrolls it
+        start = self.starttag(node, "div", CLASS="math notranslate", **focus)
+        image = f"{start}{image}</div>\n"
+    self.body.append(image)
     raise nodes.SkipNode
 
 
