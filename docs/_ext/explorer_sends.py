@@ -15,7 +15,7 @@ from examples.pictures import draw
 SOURCE = Path(__file__).parents[1] / "reference/data/sends.csv"
 ROWS = index_rows(SOURCE, ("line", "specs", "result", "machine"))
 MACHINES = ["CPU", "TPU v5p", "H100"]
-*LINES, PRODUCT, RESHARD = dict.fromkeys(line for line, *_ in ROWS)
+*LINES, PRODUCT, RESHARD = dict.fromkeys(line for line, *_ in ROWS)  # in its order
 UNITS = (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")
 PARTS = {"x": 2, "y": 4, "x,y": 8, "y,x": 8}  # of an axis cut over these
 FIRST = "jnp.cumsum(a, 0)"  # three machines, three answers
