@@ -50,9 +50,20 @@ def test_a_page_is_quiet_fits_and_is_accessible(tab, page, record_property):
         set_look(screen, *look)
         assert not screen.evaluate(OVERFLOW), look
         only = None if ALL_LOOKS or look == LOOKS[first] else COLORS
-        assert audit(screen, only=only) == [], look
+        assert audit(screen, only=only, all=ALL_LOOKS) == [], look
     assert tab.faults == []
     marks.write_mark(mark)
+
+
+def test_an_audit_finds_a_text_and_a_link_of_low_contrast(visit):
+    screen = visit().open(PAGE)
+    text = "<div style='background: #777'><p>As dark as other words.</p></div>"
+    link = "<p>A <a href='#' style='color: #444; text-decoration: none'>link</a> that"
+    screen.locator("article").evaluate(
+        "(article, html) => article.insertAdjacentHTML('beforeend', html)",
+        f"{text}{link} only its color shows.</p>",
+    )
+    assert {each.split(":")[0] for each in audit(screen)} == set(COLORS)
 
 
 @pytest.mark.parametrize(
