@@ -9,6 +9,7 @@ page at most, five in all. What is folded does not count.
 import ast
 import re
 from collections import Counter
+from functools import cache
 
 from book import contents
 from book.error_index import headings, link
@@ -28,6 +29,7 @@ EQUAL = re.compile(r"^(\w+(?:, \w+)*) = ((?:jax|jnp|lax)\.[\w., ]+)$", re.M)
 MAGIC = re.compile(r"^\s*[%!].*", re.M)  # lines for IPython
 
 
+@cache
 def parse(code) -> ast.Module:
     """Return the tree of a cell's code."""
     return ast.parse(MAGIC.sub("", code))

@@ -7,6 +7,7 @@ import ast
 import json
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
@@ -90,6 +91,7 @@ def files(folder) -> list[Path]:
     return [file for file in sorted(folder.glob("*.py")) if file.stem != "__init__"]
 
 
+@cache  # asked for a dozen times
 def docstring(file) -> str:
     """Return the docstring of a module."""
     return ast.get_docstring(ast.parse(file.read_text())) or ""

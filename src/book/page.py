@@ -81,6 +81,12 @@ class Block:
         return f"Checked: {check.strip()}" if check else fold.strip()
 
 
+@lru_cache(maxsize=4096)
+def read_options(text) -> list[tuple[str, str]]:
+    """Return the options of a directive, as MyST reads them."""
+    return options_to_items(text)[0]
+
+
 def read_block(token, *_) -> Block:
     """Return the block of a token, its options as MyST reads them."""
     text, info, line = token.content, token.info.strip(), token.map[0] + 1
@@ -90,7 +96,7 @@ def read_block(token, *_) -> Block:
     header = BLOCK.match(text) or SHORT.match(text)
     own = header["yaml"] if header.re is BLOCK else re.sub("(?m)^:", "", header[0])
     try:
-        options = dict(options_to_items(own)[0])
+        options = dict(read_options(own))
     except TokenizeError as error:
         raise ValueError(f"line {line}: an option needs quotes: {error}") from error
     options.pop("mystnb", None)  # MyST-NB's own
@@ -125,7 +131,7 @@ class Page:
         """The page's source."""
         return self.file.read_text() if self.source is None else self.source
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The page's name in the site, such as `arrays/meshes`."""
         return self.file.relative_to(self.docs).with_suffix("").as_posix()
