@@ -143,6 +143,7 @@ def test_an_address_adds_launching_and_sharing(site):
     assert '"id": "cell-4",\n   "metadata": {\n    "tags"' in notebook
     assert f"See [one]({ADDRESS}/z/first.html#then)" in notebook
     assert f"({ADDRESS}/a/second.md): How to send less." in site("llms.txt")
+    assert "| `a.at[2:6].set(0)` | 28 MiB / nothing / nothing |" in site("llms.txt")
     found = dict(re.findall(r'<meta property="og:(\S+)" content="([^"]*)"', html))
     assert found["title"] == "Two"
     assert found["description"] == "How to send less."

@@ -54,7 +54,11 @@ def directive_text(directive) -> str:
     options, explorer = directive.options, load(directive.argument)
     if "exercise" in options:
         return ""
-    tables = explorer.few() if "few" in options else explorer.tables()
+    return format_tables(explorer.few() if "few" in options else explorer.tables())
+
+
+def format_tables(tables) -> str:
+    """Return tables with their titles as Markdown."""
     return "\n\n".join(f"**{title}**\n\n{table(*tables[title])}" for title in tables)
 
 
