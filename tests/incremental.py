@@ -5,7 +5,6 @@ and what it marks, are files, each with the tests of one module or one launch fi
 other files, about the engine and about what every page and module promises, always run.
 """
 
-import ast
 import re
 import time
 from collections import Counter
@@ -20,6 +19,9 @@ from book.marks import ROOT
 CLUSTER = "tests/cluster"
 START = time.time()
 TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
+IMPORT = re.compile(r"\b(?:from|import) +([^\n(]*(?:\([^)]*)?)")  # in strings, too
+STRING = re.compile(r'(?<!")"[^"\n]+"(?!")')  # no docstring
+FILE = re.compile(r"[\w-]+\.\w+")
 
 
 def tests_of_modules() -> list[str]:
@@ -30,20 +32,27 @@ def tests_of_modules() -> list[str]:
 @cache
 def words_of(name: str) -> frozenset[str]:
     """Return the words of a program's strings, and `NAME.py` for what it imports."""
-    nodes = [*ast.walk(ast.parse((ROOT / name).read_text()))]
-    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    found = set()
-    for node in nodes:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            places = getattr(node, "module", ""), *(each.name for each in node.names)
-            found |= {f"{word}.py" for p in places if p for word in p.split(".")}
-        elif isinstance(node, ast.Constant) and id(node) not in docs:
-            text = str(node.value)
-            found |= {*re.findall(r"\w+", text), *re.findall(r"[\w-]+\.\w+", text)}
-            found |= {
-                f"{name}.py" for name in re.findall(r"(?:from|import) (\w+)", text)
-            }
-    return frozenset(found)
+    text = (ROOT / name).read_text()
+    imports = re.findall(r"\w+", " ".join(IMPORT.findall(text)))
+    strings = re.findall(r"\w+", " ".join(STRING.findall(text)))
+    files = FILE.findall(text)
+    return frozenset([*files, *strings, *(f"{word}.py" for word in imports)])
+
+
+@cache
+def reach(own: str) -> tuple[set[str], set[str]]:
+    """Return the programs that those of a folder import or name, and their words."""
+    apart = {"src/examples/", "tests/browser/", "tests/cluster/"} - {own}
+    programs = {name for name in marks.tracked_files() if name.endswith(".py")}
+    programs = {name for name in programs if not name.startswith((*apart,))}
+    found = {name for name in programs if name.startswith(own)}
+    found |= {"tests/conftest.py", "tests/incremental.py"}
+    reached, words = set(), {Path(own).name, "__init__"}
+    while found:
+        reached |= found
+        words = words.union(*map(words_of, found))
+        found = {name for name in programs if Path(name).name in words} - reached
+    return reached, words
 
 
 @cache
@@ -54,33 +63,24 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     tests, or these programs in turn, import or name; and modules, pages and data that
     one of them names. No module imports another.
     """
-    files, own = marks.tracked_files(), str(Path(test).parent)
-    apart = {"src/examples", "tests/browser", "tests/cluster"} - {own}
-    programs = {n for n in files if n.endswith(".py") and not n.startswith((*apart,))}
-    always = {"tests/conftest.py", "tests/incremental.py"}
-    found = always | {name for name in programs if name.startswith(f"{own}/")}
-    reached = words = frozenset()
-    while found:
-        reached |= found
-        words = words.union(*map(words_of, found))
-        found = {name for name in programs if Path(name).name in words} - reached
+    own = f"{Path(test).parent}/"
+    reached, words = reach(own)
+    folders = {Path(name).parent for name in reached}
+    others = {Path(name).parent for name in tests_of_modules()} - folders
 
     def belongs(name: str) -> bool:
         file = Path(name)
-        if name.startswith("src/examples/"):
-            return bool({file.stem, file.name} & {*words, Path(own).name, "__init__"})
-        is_near = name.startswith(("launch/", f"{own}/")) or file.name == "__init__.py"
-        if is_near or name in reached:
+        if name in reached or name.startswith(("launch/", own)):
             return True
-        is_other = f"{file.parent}/test_{file.parent.name}.py" in files
-        is_other = is_other and file.parent not in {
-            Path(each).parent for each in reached
-        }
-        is_setting = name == file.name and file.suffix != ".md"
-        is_data = file.suffix and file.name in words
-        return not is_other and file.suffix != ".py" and (is_setting or is_data)
+        if name.startswith("src/examples/"):
+            return bool({file.stem, file.name} & words)
+        if file.suffix == ".py":
+            return file.name == "__init__.py"
+        if name == file.name:  # a setting, or words for readers
+            return file.suffix != ".md"
+        return bool(file.suffix) and file.name in words and file.parent not in others
 
-    return frozenset(filter(belongs, files))
+    return frozenset(filter(belongs, marks.tracked_files()))
 
 
 # ---------------------------------------------------------------------- the plugin
@@ -92,13 +92,6 @@ def pytest_configure(config):
         config.option.ignore = config.workerinput.get("marked")
     elif marks.cache_folder() and marks.tracked_files():
         config.pluginmanager.register(Recorder(config))
-
-
-def pytest_collection_finish(session):
-    """Let each report say how many tests of its file there are."""
-    counts = Counter(file_of(item.nodeid) for item in session.items)
-    for item in session.items:
-        item.user_properties.append(("tests_of_file", counts[file_of(item.nodeid)]))
 
 
 def file_of(nodeid: str) -> str:
@@ -113,7 +106,7 @@ def are_unchanged(names) -> bool:
 
 
 def is_whole(config) -> bool:
-    """Return whether all tests run that the marker expression selects."""
+    """Return whether all tests run that the marker expression selects; none drawn."""
     option = config.option
     lf = getattr(option, "lf", False)  # not without its plugin
     chosen = option.keyword, lf, option.maxfail, option.ignore, option.deselect
@@ -125,47 +118,56 @@ class Recorder:
     """Leaves out the files that have a mark, and marks those whose tests all pass."""
 
     def __init__(self, config):
-        """Look for marks."""
-        self.is_whole = is_whole(config)
+        """Look for marks: a key for what a file depends on, a part for a selection."""
+        option = config.option
         programs = "slurmctld -V", "mpirun --version", "openssl version"
-        chosen = *config.args, *config.getini("python_files"), config.option.markexpr
-        self.environment, self.part = (
-            marks.describe_environment(*programs),
-            marks.digest((), *chosen),
-        )
-        self.files = {*tests_of_modules()}
-        self.done, self.not_passed, self.marked = Counter(), set(), {}
-        if self.is_whole:
-            found = {name: marks.read_mark(self.mark(name)) for name in self.files}
-            self.marked = {name: int(count) for name, count in found.items() if count}
-            config.option.ignore = [str(ROOT / name) for name in self.marked]
+        here = marks.describe_environment(*programs)
+        self.keys = {
+            name: marks.digest(inputs_of_tests(name), name, here)
+            for name in tests_of_modules()
+        }
+        chosen = *config.args, *config.getini("python_files"), option.markexpr
+        self.part = marks.digest((), *chosen)
+        self.is_whole = is_whole(config)
+        found = {n: marks.read_mark(self.mark(n)) for n in self.keys if self.is_whole}
+        self.marked = {name: int(count) for name, count in found.items() if count}
+        config.option.ignore = [str(ROOT / n) for n in self.marked] or option.ignore
+        self.counts, self.done, self.not_passed = Counter(), Counter(), set()
+
+    def mark(self, name: str) -> str:
+        """Return the mark of the tests of a file that this run selects."""
+        return f"{self.keys[name]}-{self.part}"
 
     @pytest.hookimpl(optionalhook=True)  # without xdist there is none
     def pytest_configure_node(self, node):
         """Send a worker the files to leave out."""
         node.workerinput["marked"] = node.config.option.ignore
 
-    def mark(self, name: str) -> str:
-        """Return the mark of the tests of a file that this run selects."""
-        return f"{self.content(name)}-{self.part}"
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids):
+        """Count the tests of each file."""
+        self.counts = Counter(map(file_of, ids))
 
-    def content(self, name: str) -> str:
-        """Return how all marks of a file of tests begin."""
-        return marks.digest(inputs_of_tests(name), name, self.environment)
+    def pytest_collection_finish(self, session):
+        """Count the tests of each file."""
+        self.counts = Counter(file_of(item.nodeid) for item in session.items)
 
     def pytest_runtest_logreport(self, report):
         """Mark a file when its last test has passed; a failure deletes its mark."""
-        if (name := file_of(report.nodeid)) not in self.files:
+        if (name := file_of(report.nodeid)) not in self.keys:
             return
         if report.failed:
-            marks.delete_marks(self.content(name))
+            marks.delete_marks(self.keys[name])
         is_sure = report.passed and not hasattr(report, "wasxfail")
         if not is_sure or "weekly" in report.keywords:  # that may be of random cases
             self.not_passed.add(name)
         self.done[name] += report.when == "teardown"
-        is_last = self.done[name] == dict(report.user_properties)["tests_of_file"]
-        passed = is_last and self.is_whole and name not in self.not_passed
-        if passed and are_unchanged(inputs_of_tests(name)):
+        is_last = self.done[name] == self.counts[name] and self.is_whole
+        if (
+            is_last
+            and name not in self.not_passed
+            and are_unchanged(inputs_of_tests(name))
+        ):
             marks.write_mark(self.mark(name), str(self.done[name]))
 
     def pytest_terminal_summary(self, terminalreporter):

@@ -7,11 +7,12 @@ import ast
 import re
 
 import pytest
-from site_cells import DOCS
 
 from book import exercise_list, exercises
+from book.facts import ROOT
 from book.page import Page, pages
 
+DOCS = ROOT / "docs"
 EXERCISES = [(page, each.name) for page in pages(DOCS) for each in page.exercises]
 NAMES = sorted(name for _, name in EXERCISES)
 

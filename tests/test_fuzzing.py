@@ -53,21 +53,16 @@ def test_a_refusal_passes_where_there_is_no_answer_or_it_is_admitted():
 
 
 @pytest.mark.parametrize(
-    ("call", "options", "message"),
+    ("message", "call", "options"),
     [
-        (
-            lambda a: lax.stop_gradient(jnp.sin(a)),
-            {"under": "grad"},
-            "the gradient in ",
-        ),
-        (lambda a: jnp.dot(a, jnp.ones(3)), {"reference": refuse}, "TypeError: "),
-        (refuse, {"refusals": ("a {}",)}, "ValueError: a "),  # NumPy's plain call
-        (refuse, {"given": "jax"}, "ValueError: a "),  # not admitted
-        (jnp.sin, {"reference": refuse}, "no error for: "),
+        ("the gradient", lambda a: lax.stop_gradient(jnp.sin(a)), {"under": "grad"}),
+        ("TypeError: ", lambda a: jnp.dot(a, jnp.ones(3)), {"reference": refuse}),
+        ("ValueError: a ", refuse, {"refusals": ("a {}",)}),  # NumPy's plain call
+        ("ValueError: a ", refuse, {"given": "jax"}),  # not admitted
+        ("no error for: ", jnp.sin, {"reference": refuse}),
     ],
-    ids=["no gradient", "not of a module", "plain call", "not admitted", "no answer"],
 )
-def test_other_outcomes_fail(call, options, message):
+def test_other_outcomes_fail(message, call, options):
     with pytest.raises(AssertionError, match=message):
         run(call, **options)
 

@@ -1,4 +1,4 @@
-"""Write what cells show into what they expect: `tools/expect.py [PAGE ...]`.
+"""Write what cells show into what they expect: `tools/expect.py PAGE ...`.
 
 What the last build showed is compared with the `expect` of each cell, and put in its
 place where it differs. A cell that prints text and has no expectation gets one. Read
@@ -8,11 +8,14 @@ what is written: it is what the program said, not what is true.
 import sys
 import textwrap
 
-import site_cells
+import nbformat
 import yaml
 
-from book import guards
-from book.page import option_lines
+from book import guards, play
+from book.facts import ROOT
+from book.page import Page, option_lines
+
+DOCS = ROOT / "docs"
 
 
 def format_option(text) -> list[str]:
@@ -37,14 +40,18 @@ def replace_expectation(lines, cell, text):
 
 def update_page(page):
     """Write a page's expectations anew, and print where."""
-    lines = page.text.split("\n")
-    for cell, outputs in reversed(site_cells.read_cells(page)):  # no line above moves
-        if "expect" in {option for option, _ in guards.faults(cell, outputs)}:
-            replace_expectation(lines, cell, guards.visible_text(outputs))
+    notebook = nbformat.read(DOCS / f"_build/html/{page.name}.ipynb", as_version=4)
+    played, lines = filter(play.is_own, notebook.cells), page.text.split("\n")
+    cells = list(zip(page.code, played, strict=True))
+    for cell, own in reversed(cells):  # no line above moves
+        if not own.source.endswith(cell.source):
+            sys.exit(f"{page.name} changed since `nox -s docs`")
+        if "expect" in {option for option, _ in guards.faults(cell, own.outputs)}:
+            replace_expectation(lines, cell, guards.visible_text(own.outputs))
             print(f"{page.file}:{cell.line}")
     page.file.write_text("\n".join(lines))
 
 
 if __name__ == "__main__":
-    for page in site_cells.find_pages({*sys.argv[1:]} - {"--write"}):
-        update_page(page)
+    for name in {*sys.argv[1:]} - {"--write"}:
+        update_page(Page(DOCS / f"{name}.md", DOCS))

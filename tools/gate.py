@@ -10,7 +10,6 @@ alone, at most twice, and each repeat is counted. Logs and JUnit XML stay in
 which does not run again at that commit: a run that was cut goes on where it was.
 """
 
-import datetime
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ LAST_GREEN = Path("tests/last_green.csv")
 LAST_START, END = 80 * 60, 87 * 60  # seconds after which no step starts, or goes on
 WEEKLY = 6 * 3600  # seconds more for each weekly part
 NOX = sys.executable, "-m", "nox", "-s"
+CUT = "cut, since time is over"
 
 # Lines of a log that say what is red; a `name` can be run alone.
 LINT = r"\S+:\d+:(?:\d+: \S.*| .+ ==> .*)"
@@ -35,9 +36,7 @@ SPHINX += r"|.*\b(?:WARNING|ERROR|CRITICAL): .*|\w+ error:.*"
 LINKS = r"\[(?:ERROR|\d+)\] .*"
 PYTEST = r"(?:FAILED|ERROR) (?P<name>\S+\.py(?:::.*?)?)(?: - .*)?"
 NOTHING = r"(?!)"
-PASSED = re.compile(
-    r"^(?:=.* )?(\d+) (?:passed\b.*=|tests of \d+ files had passed)$", re.M
-)
+PASSED = r"^(?:=.* )?(\d+) (?:passed\b.*=|tests of \d+ files had passed)$"
 
 
 class Step(NamedTuple):
@@ -46,16 +45,15 @@ class Step(NamedTuple):
     name: str
     session: str  # with its arguments
     red: str = PYTEST
-    alone: str = "tests -- {}"  # the session that runs a `name` alone
+    alone: str = "tests -- -n0 {}"  # the session that runs names alone
     repeatable: str = NOTHING  # pattern of names
-    repeat: str = "tests -- -n0 {}"  # the session that repeats these
 
 
 STEPS = [
     Step("lint", "lint", LINT),
-    Step("docs", "docs", SPHINX, "page -- {}", "processes/", "docs"),
+    Step("docs", "docs", SPHINX, "page -- {}", "processes/"),
     Step("links", "links", LINKS),
-    Step("fuzz", "fuzz -- -m 'not weekly'", alone="fuzz -- {}"),
+    Step("fuzz", "fuzz -- -m 'not weekly'"),
     Step("tests", "tests -- -m 'not processes and not weekly' --durations=15"),
     Step("browser", "browser --"),
     Step("cluster", "tests -- tests/cluster -n0 -m 'not weekly'", repeatable="."),
@@ -63,7 +61,7 @@ STEPS = [
 ]
 DRAWS = "-m weekly --hypothesis-profile=weekly --dist=worksteal --max-worker-restart=99"
 PARTS = [
-    Step("draws", f"fuzz -- {DRAWS}", alone="fuzz -- {}"),
+    Step("draws", f"fuzz -- {DRAWS}"),
     Step("faults", "tests -- tests/test_faults.py -m weekly -n2"),
     Step("oldest", "tests -- --jax=oldest"),
     Step("newest", "tests -- --jax=newest"),
@@ -86,8 +84,8 @@ class Result(NamedTuple):
     repeats: list[str]
 
 
-def run_session(session: str, log: Path, end: float) -> int | None:
-    """Run a session of nox into a log; return its exit code, or None if it was cut."""
+def run_session(session: str, log: Path, end: float) -> str:
+    """Run a session of nox into a log; return how it failed, or nothing."""
     with log.open("w") as output:
         process = subprocess.Popen(
             [*NOX, *shlex.split(session)],
@@ -97,9 +95,10 @@ def run_session(session: str, log: Path, end: float) -> int | None:
             start_new_session=True,
         )
     try:
-        return process.wait(end - time.monotonic())
+        code = process.wait(end - time.monotonic())
+        return f"exit code {code}" if code else ""
     except subprocess.TimeoutExpired:
-        return None
+        return CUT
     finally:  # a signal comes here, too
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -110,16 +109,14 @@ def try_session(step: Step, session: str, number: int, end: float):
     """Run a session, and print its log; return how many passed, and what is red."""
     log = FOLDER / f"{step.name}-{number}.log"
     report = f" --junit-xml={log.with_suffix('.xml')}" if step.red == PYTEST else ""
-    code = run_session(session + report, log, end)
+    failure = run_session(session + report, log, end)
     text = log.read_text(errors="replace")
     print(text, end="", flush=True)
-    found = re.finditer(rf"^(?:{step.red})$", text, re.M) if code != 0 else ()
+    found = re.finditer(rf"^(?:{step.red})$", text, re.M) if failure else ()
     reds = {each[0].strip(): each.groupdict().get("name") or "" for each in found}
-    if code is None:
-        reds[f"cut, since time is over: see {log}"] = ""
-    elif code and not reds:
-        reds[f"exit code {code}: see {log}"] = ""
-    return sum(map(int, PASSED.findall(text))), reds
+    if failure == CUT or (failure and not reds):
+        reds[f"{failure}: see {log}"] = ""
+    return sum(map(int, re.findall(PASSED, text, re.M))), reds
 
 
 def run_step(step: Step, end: float) -> Result:
@@ -130,7 +127,7 @@ def run_step(step: Step, end: float) -> Result:
         names = sorted({n for n in reds.values() if re.match(step.repeatable, n)})
         if not names or time.monotonic() > end:
             break
-        session = step.repeat.format(shlex.join(names))
+        session = step.alone.format(shlex.join(names))
         more, again = try_session(step, session, number, end)
         passed, repeats = passed + more, repeats + names
         reds = {line: name for line, name in reds.items() if name not in names} | again
@@ -167,35 +164,27 @@ def run_steps(steps: list[Step], elapsed: float) -> bool:
     return not untried and not any(result.reds for result in results)
 
 
-def run_parts(parts: list[Step]) -> bool:
-    """Run weekly parts that were not green at this commit; return whether all are."""
+def run_parts(names: tuple[str, ...]) -> bool:
+    """Run parts of the week that were not green at this commit; are all green now?"""
     what = "-1", "--format=%h", "--", ".", f":!{LAST_GREEN}"
     commit = subprocess.check_output(["git", "log", *what], text=True).strip()
     os.environ |= {"SHARDBOOK_CACHE": "", "BOOK_LOOKS": "all"}
     os.environ.setdefault("BOOK_DRAW", commit)
-    are_green = True
+    green = dict(line.split(",", 1) for line in LAST_GREEN.read_text().split())
+    parts = [part for part in PARTS if not names or part.name in names]
     for part in parts:
-        rows = [row.split(",") for row in LAST_GREEN.read_text().split()]
-        if [part.name, commit] in [row[:2] for row in rows]:
-            print(f"{part.name} was green at {commit}")
-        elif run_steps([part], -WEEKLY):
-            day = datetime.datetime.now(datetime.UTC).date().isoformat()
-            rows = [row for row in rows if row[0] != part.name] + [
-                [part.name, commit, day]
-            ]
-            LAST_GREEN.write_text("".join(f"{','.join(row)}\n" for row in rows))
-        else:
-            are_green = False
-    return are_green
+        is_green = green.get(part.name, "").startswith(commit)
+        if not is_green and run_steps([part], -WEEKLY):
+            green[part.name] = f"{commit},{datetime.now(UTC).date()}"
+            LAST_GREEN.write_text("".join(f"{k},{v}\n" for k, v in green.items()))
+    print(LAST_GREEN.read_text())
+    return all(green.get(part.name, "").startswith(commit) for part in parts)
 
 
 def main(first: str, *names: str) -> bool:
     """Run the gate, or `all` and parts of the week; return whether something is red."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if first != "all":
-        return not run_steps(STEPS, float(first))
-    parts = {part.name: part for part in PARTS}
-    return not run_parts([parts[name] for name in names or parts])
+    return not (run_parts(names) if first == "all" else run_steps(STEPS, float(first)))
 
 
 if __name__ == "__main__":

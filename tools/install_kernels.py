@@ -1,9 +1,10 @@
 """Make the environments in which pages are played."""
 
-import site_cells
-
 from book import play
+from book.facts import ROOT
+from book.page import pages
 
 if __name__ == "__main__":
-    for needs in sorted({tuple(page.needs) for page in site_cells.find_pages([])}):
-        play.make_kernel(needs, site_cells.DOCS / "_build/kernels")
+    needs = {tuple(page.needs) for page in pages(ROOT / "docs") if page.is_notebook}
+    for each in sorted(needs):
+        play.make_kernel(each, ROOT / "docs/_build/kernels")

@@ -6,20 +6,19 @@ or in the user's cache folder; set to the empty string, none is read or written.
 14 days a mark is void.
 """
 
-import hashlib
 import os
 import platform
 import re
-import shlex
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIABLES = re.compile(r"JAX_|XLA_|TF_CPP|PYTHON|OPENBLAS|OMP_|MATPLOTLIB|BOOK_")
+VARIABLES = r"JAX_|XLA_|TF_CPP|PYTHON|OPENBLAS|OMP_|MATPLOTLIB|BOOK_"
 LIFE = 14 * 24 * 3600  # seconds
 
 
@@ -30,14 +29,12 @@ def cache_folder() -> Path | None:
     return Path(chosen).resolve() if chosen else None
 
 
-def list_files(*options: str) -> list[str]:
-    """Return the files of the checkout that git lists; without git, none."""
-    command = "git", "-C", str(ROOT), "ls-files", "-z", *options
+def read_output(*command: str) -> str:
+    """Return what a command prints, or nothing if there is no such program."""
     with suppress(OSError):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        names = done.stdout.split("\0")
-        return [name for name in names if name and (ROOT / name).is_file()]
-    return []
+        return done.stdout
+    return ""
 
 
 @cache
@@ -46,27 +43,22 @@ def tracked_files() -> dict[str, str]:
 
     Empty where there is a file that git does not know: a proof may depend on it.
     """
-    if list_files("--others", "--exclude-standard"):
+    git = "git", "-C", str(ROOT), "ls-files", "-z"
+    if read_output(*git, "--others", "--exclude-standard"):
         return {}
-    return {
-        name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
-        for name in list_files()
-    }
+    files = ((name, ROOT / name) for name in read_output(*git).split("\0"))
+    return {n: sha256(f.read_bytes()).hexdigest() for n, f in files if f.is_file()}
 
 
 def describe_environment(*programs: str) -> str:
     """Return Python, the processor, the variables that matter, versions of programs."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    flags = {line for line in lines if line.startswith(("flags", "Features"))}
-    variables = (f"{k}={v}" for k, v in os.environ.items() if VARIABLES.match(k))
-    found = [sys.version, platform.machine(), *sorted(flags), *sorted(variables)]
-    for program in programs:
-        with suppress(OSError):
-            command = shlex.split(program if " " in program else f"{program} --version")
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            found.append(done.stdout)
-    return "\n".join(found).replace(str(ROOT), "ROOT")
+    text = info.read_text() if info.exists() else ""
+    flags = {*re.findall(r"^(?:flags|Features).*", text, re.M)}
+    variables = (f"{k}={v}" for k, v in os.environ.items() if re.match(VARIABLES, k))
+    versions = (read_output(*program.split()) for program in programs)
+    found = sys.version, platform.machine(), *sorted(flags), *sorted(variables)
+    return "\n".join([*found, *versions]).replace(str(ROOT), "ROOT")
 
 
 def digest(names, *words: str) -> str:
@@ -74,15 +66,20 @@ def digest(names, *words: str) -> str:
 
     It is empty where git does not know all files: no mark has that name.
     """
-    if not tracked_files():
+    if not (files := tracked_files()):
         return ""
-    lines = (f"{name} {tracked_files()[name]}" for name in sorted(names))
-    return hashlib.sha256("\n".join([*lines, *words]).encode()).hexdigest()
+    lines = (f"{name} {files[name]}" for name in sorted(names))
+    return sha256("\n".join([*lines, *words]).encode()).hexdigest()
+
+
+def mark_file(key: str) -> Path:
+    """Return the file of a mark, or one that cannot be."""
+    return Path(cache_folder() or os.devnull, "marks", key)
 
 
 def read_mark(key: str) -> str | None:
     """Return what a mark holds, or None if there is no such mark, or it is void."""
-    file = (cache_folder() or Path(os.devnull)) / "marks" / key
+    file = mark_file(key)
     if file.is_file() and time.time() - file.stat().st_mtime < LIFE:
         return file.read_text()
     return None
@@ -90,14 +87,15 @@ def read_mark(key: str) -> str | None:
 
 def write_mark(key: str, text: str = ""):
     """Write a mark as a whole, or not at all."""
-    if key and (folder := cache_folder()):
-        (folder / "marks").mkdir(parents=True, exist_ok=True)
-        new = folder / f"{key}.{os.getpid()}"
+    if key and cache_folder():
+        file = mark_file(key)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_suffix(f".{os.getpid()}")
         new.write_text(text)
-        new.replace(folder / "marks" / key)
+        new.replace(file)
 
 
 def delete_marks(prefix: str):
     """Delete the marks that begin like this."""
-    for file in (cache_folder() or Path(os.devnull)).glob(f"marks/{prefix}*"):
+    for file in mark_file("").glob(f"{prefix}*"):
         file.unlink(missing_ok=True)

@@ -1,14 +1,14 @@
-"""Where the built site and axe-core lie, what a server sends of it, and an audit."""
+"""Where the built site and axe-core lie, what a page weighs, and an audit of it."""
 
-import functools
 import gzip
+from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 BUILD = Path(__file__).resolve().parents[2] / "docs/_build"
 SITE = BUILD / "html"
 FILES = SITE.as_uri() + "/"  # the address of a site that is opened without a server
 AXE = BUILD / "npm/node_modules/axe-core/axe.min.js"
-TEXTS = {".css", ".html", ".js", ".json", ".svg"}
 COLORS = ["color-contrast", "link-in-text-block"]  # rules of what the scheme changes
 # They take most of an audit: three texts or links that look alike stand for all, on a
 # page and on those that passed in the same tab before.
@@ -55,13 +55,6 @@ OVERFLOW = "document.documentElement.scrollWidth > innerWidth"
 THEME = "document.documentElement.dataset.theme"
 
 
-@functools.cache
-def compress(file):
-    """Return what a server sends of a file: texts as gzip."""
-    data = file.read_bytes()
-    return gzip.compress(data, 6) if file.suffix in TEXTS else data
-
-
 def set_look(screen, scheme, width):
     """Show a page in a scheme and a width, with the colours of its scheme."""
     screen.emulate_media(color_scheme=scheme)
@@ -77,3 +70,42 @@ def audit(screen, **context):
         return []
     screen.wait_for_function(STILL)
     return screen.evaluate(AUDIT, context)
+
+
+# -------------------------------------------------------------- over a slow line
+
+TEXTS = {".css", ".html", ".js", ".json", ".svg"}
+MOST, REQUESTS = 400 * 1024, 20  # bytes and requests of a page, images included
+HEAD = 300  # bytes before each file, as browsers report them
+LINE = 1500  # milliseconds for the line, of 2000 until a page is painted
+JOURNEYS = 3  # there and back: to connect, for the page, for its style sheet
+LATENCY, RATE = 150, 1.6e6 / 8 / 1000  # milliseconds there and back; bytes in each
+LOADED = """["navigation", "resource"].flatMap(
+    kind => performance.getEntriesByType(kind).map(each => each.name))"""
+
+
+@cache
+def sent_bytes(name):
+    """Return how much a server sends for a file of the site: texts as gzip."""
+    data = (SITE / name).read_bytes()
+    return HEAD + len(gzip.compress(data, 6) if Path(name).suffix in TEXTS else data)
+
+
+def weight(names):
+    """Return what a server sends of files of the site, in bytes."""
+    return sum(map(sent_bytes, names))
+
+
+def loaded_files(screen):
+    """Return the page and the files that it has loaded."""
+    return {urlsplit(url).path[1:] for url in screen.evaluate(LOADED)}
+
+
+def assert_light(screen):
+    """Fail if a page asks for too much, or is not painted soon."""
+    files = loaded_files(screen)
+    assert "_static/bundle.css" in files
+    assert len(files) <= REQUESTS
+    assert weight(files) <= MOST
+    first = [file for file in files if file.endswith((".html", ".css"))]
+    assert JOURNEYS * LATENCY + weight(first) / RATE <= LINE

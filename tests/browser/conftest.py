@@ -92,6 +92,6 @@ def visit(browser, server):
 def pytest_terminal_summary(terminalreporter):
     """Print how many pages had passed before."""
     passed = terminalreporter.stats.get("passed", ())
-    count = sum(("had_passed", 1) in report.user_properties for report in passed)
+    count = sum(("had_passed", True) in report.user_properties for report in passed)
     if count:
         terminalreporter.write_line(f"{count} pages had passed")
