@@ -13,8 +13,6 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2025.2.9"
-nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "tests", "docs"]
 
 TOOL = nox.project.load_toml("pyproject.toml")["tool"]
@@ -97,10 +95,10 @@ def tests(session):
         session.run("pytest", "-n=2", "-m", "processes and not weekly")
 
 
-@nox.session
+@nox.session(python=False)
 def lint(session):
     """Check style, format and spelling."""
-    session.install("--constraint=requirements.lock", "ruff", "codespell")
+    sync(session)
     with contextlib.ExitStack() as stack:  # which runs all three, also after a failure
         stack.callback(session.run, "codespell")
         for command in ["format", "--check"], ["check"]:

@@ -34,7 +34,7 @@ from book.page import pages
 from examples import communication
 from examples.machines import described
 
-TESTS = "tests/machines", "tests/test_compilers.py", "tests/test_pods.py"
+TESTS = "tests/machines", "tests/test_records.py", "tests/test_pods.py"
 SIZES = {"arguments": "argument", "outputs": "output", "temporaries": "temp"}
 
 

@@ -30,13 +30,12 @@ def tests_of_modules() -> list[str]:
 
 
 @cache
-def words_of(name: str) -> frozenset[str]:
+def words_of(name: str) -> set[str]:
     """Return the words of a program's strings, and `NAME.py` for what it imports."""
     text = (ROOT / name).read_text()
     imports = re.findall(r"\w+", " ".join(IMPORT.findall(text)))
     strings = re.findall(r"\w+", " ".join(STRING.findall(text)))
-    files = FILE.findall(text)
-    return frozenset([*files, *strings, *(f"{word}.py" for word in imports)])
+    return {*FILE.findall(text), *strings, *(f"{word}.py" for word in imports)}
 
 
 @cache
@@ -83,6 +82,12 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     return frozenset(filter(belongs, marks.tracked_files()))
 
 
+def are_unchanged(test: str) -> bool:
+    """Return whether no input of these tests was written to since all began."""
+    files = [ROOT / name for name in inputs_of_tests(test)]
+    return all(f.is_file() and f.stat().st_mtime < START for f in files)
+
+
 # ---------------------------------------------------------------------- the plugin
 
 
@@ -94,19 +99,16 @@ def pytest_configure(config):
         config.pluginmanager.register(Recorder(config))
 
 
-def file_of(nodeid: str) -> str:
-    """Return the file that collects a test; another one may define it."""
-    return nodeid.partition("::")[0]
-
-
-def are_unchanged(names) -> bool:
-    """Return whether no file was written to since the tests began."""
-    files = [ROOT / name for name in names]
-    return all(f.is_file() and f.stat().st_mtime < START for f in files)
+def pytest_collection_finish(session):
+    """Let each report say which file collects its test, and how many others."""
+    files = [item.nodeid.partition("::")[0] for item in session.items]
+    counts = Counter(files)
+    for item, file in zip(session.items, files, strict=True):
+        item.user_properties.append(("file", (file, counts[file])))
 
 
 def is_whole(config) -> bool:
-    """Return whether all tests run that the marker expression selects; none drawn."""
+    """Return whether all tests run that the marker expression selects."""
     option = config.option
     lf = getattr(option, "lf", False)  # not without its plugin
     chosen = option.keyword, lf, option.maxfail, option.ignore, option.deselect
@@ -119,20 +121,16 @@ class Recorder:
 
     def __init__(self, config):
         """Look for marks: a key for what a file depends on, a part for a selection."""
-        option = config.option
         programs = "slurmctld -V", "mpirun --version", "openssl version"
-        here = marks.describe_environment(*programs)
-        self.keys = {
-            name: marks.digest(inputs_of_tests(name), name, here)
-            for name in tests_of_modules()
-        }
-        chosen = *config.args, *config.getini("python_files"), option.markexpr
-        self.part = marks.digest((), *chosen)
-        self.is_whole = is_whole(config)
-        found = {n: marks.read_mark(self.mark(n)) for n in self.keys if self.is_whole}
-        self.marked = {name: int(count) for name, count in found.items() if count}
-        config.option.ignore = [str(ROOT / n) for n in self.marked] or option.ignore
-        self.counts, self.done, self.not_passed = Counter(), Counter(), set()
+        here, files = marks.describe_environment(*programs), tests_of_modules()
+        self.keys = {f: marks.digest(inputs_of_tests(f), f, here) for f in files}
+        chosen = *config.args, *config.getini("python_files"), config.option.markexpr
+        self.part, self.is_whole = marks.digest((), *chosen), is_whole(config)
+        self.done, self.not_passed, self.marked = Counter(), set(), {}
+        if self.is_whole:
+            found = {name: marks.read_mark(self.mark(name)) for name in files}
+            self.marked = {name: int(count) for name, count in found.items() if count}
+            config.option.ignore = [str(ROOT / name) for name in self.marked]
 
     def mark(self, name: str) -> str:
         """Return the mark of the tests of a file that this run selects."""
@@ -143,18 +141,10 @@ class Recorder:
         """Send a worker the files to leave out."""
         node.workerinput["marked"] = node.config.option.ignore
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, ids):
-        """Count the tests of each file."""
-        self.counts = Counter(map(file_of, ids))
-
-    def pytest_collection_finish(self, session):
-        """Count the tests of each file."""
-        self.counts = Counter(file_of(item.nodeid) for item in session.items)
-
     def pytest_runtest_logreport(self, report):
         """Mark a file when its last test has passed; a failure deletes its mark."""
-        if (name := file_of(report.nodeid)) not in self.keys:
+        name, count = dict(report.user_properties).get("file", ("a crash", 0))
+        if name not in self.keys:
             return
         if report.failed:
             marks.delete_marks(self.keys[name])
@@ -162,13 +152,9 @@ class Recorder:
         if not is_sure or "weekly" in report.keywords:  # that may be of random cases
             self.not_passed.add(name)
         self.done[name] += report.when == "teardown"
-        is_last = self.done[name] == self.counts[name] and self.is_whole
-        if (
-            is_last
-            and name not in self.not_passed
-            and are_unchanged(inputs_of_tests(name))
-        ):
-            marks.write_mark(self.mark(name), str(self.done[name]))
+        is_last = self.done[name] == count and self.is_whole
+        if is_last and name not in self.not_passed and are_unchanged(name):
+            marks.write_mark(self.mark(name), str(count))
 
     def pytest_terminal_summary(self, terminalreporter):
         """Print how many tests had passed before."""

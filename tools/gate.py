@@ -28,6 +28,7 @@ LAST_START, END = 80 * 60, 87 * 60  # seconds after which no step starts, or goe
 WEEKLY = 6 * 3600  # seconds more for each weekly part
 NOX = sys.executable, "-m", "nox", "-s"
 CUT = "cut, since time is over"
+UNTRIED = 0, 0, {"untried, since time is over": ""}, []
 
 # Lines of a log that say what is red; a `name` can be run alone.
 LINT = r"\S+:\d+:(?:\d+: \S.*| .+ ==> .*)"
@@ -74,16 +75,6 @@ PARTS = [
 ]
 
 
-class Result(NamedTuple):
-    """How a step went; `reds` are lines of its log, with the name of each."""
-
-    step: Step
-    seconds: float
-    passed: int
-    reds: dict[str, str]
-    repeats: list[str]
-
-
 def run_session(session: str, log: Path, end: float) -> str:
     """Run a session of nox into a log; return how it failed, or nothing."""
     with log.open("w") as output:
@@ -119,8 +110,12 @@ def try_session(step: Step, session: str, number: int, end: float):
     return sum(map(int, re.findall(PASSED, text, re.M))), reds
 
 
-def run_step(step: Step, end: float) -> Result:
-    """Run a step, and what may be repeated of it again, alone, at most twice."""
+def run_step(step: Step, end: float):
+    """Run a step, and what may be repeated of it again, alone, at most twice.
+
+    Returns its seconds, how many passed, lines of its log that are red, with the name
+    of each, and what was repeated.
+    """
     start, repeats = time.monotonic(), []
     passed, reds = try_session(step, step.session, 0, end)
     for number in 1, 2:
@@ -131,37 +126,34 @@ def run_step(step: Step, end: float) -> Result:
         more, again = try_session(step, session, number, end)
         passed, repeats = passed + more, repeats + names
         reds = {line: name for line, name in reds.items() if name not in names} | again
-    return Result(step, time.monotonic() - start, passed, reds, repeats)
+    return time.monotonic() - start, passed, reds, repeats
 
 
-def print_end(results: list[Result], untried: list[Step]):
-    """Print a table of the steps, all that is red and was repeated, and a sum."""
+def print_end(results: dict[Step, tuple]) -> int:
+    """Print a table of the steps and all that is red; return how much that is."""
     print("\nseconds  passed  red  repeated")
-    for step, seconds, passed, reds, repeats in results:
+    for step, (seconds, passed, reds, repeats) in results.items():
         print(f"{seconds:7.0f}{passed:8}{len(reds):5}{len(repeats):10}  {step.name}")
     print(f"logs and JUnit XML: {FOLDER}")
-    for step, _, _, reds, repeats in results:
+    for step, (_, _, reds, repeats) in results.items():
         for name in repeats:
             print(f"REPEATED {step.name}: {name}")
         for line, name in reds.items():
             again = step.alone.format(shlex.quote(name)) if name else step.session
             print(f"RED {step.name}: {line}\n    nox -s {again}")
-    for step in untried:
-        print(f"UNTRIED {step.name}: nox -s {step.session}")
-    failed = sum(len(result.reds) for result in results) + len(untried)
-    print(f"{sum(result.passed for result in results)} passed, {failed} failed")
+    _, passed, reds, _ = zip(*results.values(), strict=True)
+    print(f"{sum(passed)} passed, {(failed := sum(map(len, reds)))} failed")
+    return failed
 
 
 def run_steps(steps: list[Step], elapsed: float) -> bool:
     """Run all steps for which there is time; return whether all are green."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    begin, results = time.monotonic() - elapsed, []
+    begin, results = time.monotonic() - elapsed, {}
     for step in steps:
-        if time.monotonic() - begin < LAST_START:
-            results.append(run_step(step, begin + END))
-    untried = steps[len(results) :]
-    print_end(results, untried)
-    return not untried and not any(result.reds for result in results)
+        is_late = time.monotonic() - begin >= LAST_START
+        results[step] = UNTRIED if is_late else run_step(step, begin + END)
+    return not print_end(results)
 
 
 def run_parts(names: tuple[str, ...]) -> bool:

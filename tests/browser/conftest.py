@@ -18,10 +18,7 @@ LIMIT = 300_000  # milliseconds, which only end a hang
 class Handler(SimpleHTTPRequestHandler):
     """A server that sends many files in one connection, and writes no log."""
 
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        """Write no log."""
+    protocol_version, log_message = "HTTP/1.1", lambda *_: None
 
 
 class Visit:

@@ -4,11 +4,13 @@ import hashlib
 import json
 import os
 import re
+import zlib
 from pathlib import Path
 
+import built_site
 import nbformat
 import pytest
-from built_site import AXE, COLORS, OVERFLOW, SITE, assert_light, audit, set_look
+from built_site import AXE, SITE, audit, loaded_files, set_look, weight
 
 from book import marks
 
@@ -23,6 +25,7 @@ ALL_LOOKS = bool(os.environ.get("BOOK_LOOKS"))  # every week
 LOOKS = [("light", 1280), ("dark", 390)]
 LOOKS += [("light", 390), ("dark", 1280)] * ALL_LOOKS
 OPEN = "for (const box of document.querySelectorAll('details.hide')) box.open = true"
+ICON = re.compile(r'<i class="fa\w?(?:-solid)? fa-([\w-]+)')
 SHARED = [*sorted(SITE.glob("_[is]*/**/*.*")), AXE, Path(__file__)]
 SHARED += map(Path(__file__).with_name, ("conftest.py", "built_site.py"))
 SITE_WIDE = b"".join(file.read_bytes() for file in SHARED if file.is_file())
@@ -37,8 +40,7 @@ def mark_of(page, *programs):
 
 def had_passed(mark, record_property):
     """Return whether there is this mark; a summary counts these: see conftest.py."""
-    passed = marks.read_mark(mark) is not None
-    record_property("had_passed", passed)
+    record_property("had_passed", passed := marks.read_mark(mark) is not None)
     return passed
 
 
@@ -53,10 +55,10 @@ def test_a_page_is_quiet_fits_and_is_accessible(tab, page, record_property):
     first = 0 if ALL_LOOKS else PAGES.index(page) % 2
     for look in LOOKS[first:] + LOOKS[:first]:
         set_look(screen, *look)
-        assert not screen.evaluate(OVERFLOW), look
-        only = None if ALL_LOOKS or look == LOOKS[first] else COLORS
+        assert not screen.evaluate(built_site.OVERFLOW), look
+        only = None if ALL_LOOKS or look == LOOKS[first] else built_site.COLORS
         assert audit(screen, only=only, all=ALL_LOOKS) == [], look
-    assert_light(screen)
+    built_site.assert_light(screen)
     assert tab.faults == []
     marks.write_mark(mark_of(page))
 
@@ -69,7 +71,7 @@ def test_an_audit_finds_a_text_and_a_link_of_low_contrast(visit):
         "(article, html) => article.insertAdjacentHTML('beforeend', html)",
         f"{text}{link} only its color shows.</p>",
     )
-    assert {each.split(":")[0] for each in audit(screen)} == set(COLORS)
+    assert {each.split(":")[0] for each in audit(screen)} == set(built_site.COLORS)
 
 
 @pytest.mark.parametrize(
@@ -116,3 +118,29 @@ def test_pages_offer_their_notebook_their_markdown_and_their_module(visit):
     screen.goto(screen.url.replace(PAGE, LU))
     assert screen.locator("cite").count() == 0  # what docstrings make of `code`
     assert_saves(screen, screen.locator("a.module-file").first, SITE / "modules/lu.py")
+
+
+# ---------------------------------------------------------------- over a slow line
+
+
+def test_each_page_has_its_icons_and_the_new_script():
+    """The script by its content, or a browser would go on with an old one."""
+    script = zlib.crc32((SITE / "_static/bundle.js").read_bytes())
+    icons = {*re.findall(r"\.fa-([\w-]+)", (SITE / "_static/bundle.css").read_text())}
+    for page in PAGES:
+        text = (SITE / page).read_text()
+        assert {*ICON.findall(text)} <= icons, page
+        assert f'bundle.js?v={script:08x}"' in text.partition("</main>")[2], page
+        scripts = re.findall(r"<script\b[^>]*\bsrc=[^>]*>", text)
+        assert all("defer" in script for script in scripts), page
+
+
+def test_an_explorer_is_light_and_loads_late(visit):
+    files = {f"_static/explorers/{name}.js" for name in ("sends", "specs", "costs")}
+    assert max(weight([file]) for file in files) <= 150 * 1024
+    screen = visit(height=200).open("global-view/cost.html")
+    assert not loaded_files(screen) & files
+    place = screen.locator(".explorer-costs")
+    place.scroll_into_view_if_needed()
+    place.locator("form").wait_for()
+    assert loaded_files(screen) & files == {"_static/explorers/costs.js"}
