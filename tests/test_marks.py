@@ -29,7 +29,7 @@ APART += " src/book/page.py tools/gate.py tests/browser/conftest.py"
 OTHERS = (
     "src/examples/__init__.py src/book/__init__.py tools/play.py docs/data/halo.csv"
 )
-FILES |= dict.fromkeys([*APART.split(), *OTHERS.split()], "")
+FILES |= dict.fromkeys(f"{APART} {OTHERS}".split(), "")
 for name in "src/book/marks.py", "tests/incremental.py":
     FILES[name] = (marks.ROOT / name).read_text()
 ALL = {"test_a", "test_b", "test_c"}
@@ -55,19 +55,16 @@ def run(folder, *words, **variables):
     command = sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
-    done = subprocess.run(
-        command, cwd=folder, env=clean, capture_output=True, text=True, check=False
-    )
-    return done.returncode, {name for name in ALL if f"::{name} " in done.stdout}
+    done = subprocess.run(command, cwd=folder, env=clean, stdout=-1, check=False)
+    return done.returncode, {n for n in ALL if f"::{n} ".encode() in done.stdout}
 
 
-def append(file, text):
-    with file.open("a") as opened:
-        opened.write(text)
+def append(file, text="\n"):
+    file.write_text(file.read_text() + text)
 
 
-def count_marks() -> int:
-    return sum(1 for _ in marks.cache_folder().glob("marks/*"))
+def all_marks():
+    return [*marks.cache_folder().glob("marks/*")]
 
 
 def test_a_change_runs_what_depends_on_it(project, tmp_path):
@@ -82,14 +79,14 @@ def test_a_change_runs_what_depends_on_it(project, tmp_path):
         ("pyproject.toml", {"test_a", "test_b"}),
     ):
         for name in changed.split():
-            append(project / name, "\n")
+            append(project / name)
         subprocess.run(["git", "add", "-A"], cwd=project, check=True)
         assert run(project) == (0, again | {"test_c"})
-    append(project / "src/examples/halo.py", "\n")
+    append(project / "src/examples/halo.py")
     assert run(project, "-pxdist", "-n2") == (0, {"test_a", "test_c"})
     assert run(project, JAX_ENABLE_X64="1") == (0, ALL)
     two_weeks_ago = 2 * (time.time() - marks.LIFE - 1,)
-    for mark in marks.cache_folder().glob("marks/*"):
+    for mark in all_marks():
         os.utime(mark, two_weeks_ago)
     assert run(project) == (0, ALL)
     (project / "docs/data.csv").touch()  # which git does not know
@@ -98,7 +95,7 @@ def test_a_change_runs_what_depends_on_it(project, tmp_path):
 
 def test_only_a_file_whose_tests_have_all_run_and_passed_has_a_mark(project):
     assert run(project, "tests/lu", FAIL="1")[0] == 1
-    assert count_marks() == 1
+    assert len(all_marks()) == 1
     shutil.rmtree(marks.cache_folder())
     for words in ["-k", "test_a"], ["tests/halo"], ["-x"]:
         assert run(project, *words)[0] == 0
@@ -107,7 +104,7 @@ def test_only_a_file_whose_tests_have_all_run_and_passed_has_a_mark(project):
     change = "    open(lu.__file__, 'a').write('# changed')\n"
     append(project / "tests/lu/test_lu.py", change)
     assert run(project) == (0, ALL)
-    assert count_marks() == 0
+    assert all_marks() == []
 
 
 @pytest.mark.weekly

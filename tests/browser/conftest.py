@@ -12,6 +12,7 @@ from playwright.sync_api import sync_playwright
 
 FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-sync"
 FLAGS += " --disable-component-update"
+PROBLEMS = "error", "warning"  # of the console
 LIMIT = 300_000  # milliseconds, which only end a hang
 
 
@@ -29,9 +30,7 @@ class Visit:
         self.page.set_default_timeout(LIMIT)  # of navigation, too
         self.faults = []
         add, own = self.faults.append, (base, "data:", "blob:")
-        self.page.on(
-            "console", lambda e: e.type in {"error", "warning"} and add(e.text)
-        )
+        self.page.on("console", lambda e: e.type in PROBLEMS and add(e.text))
         self.page.on("pageerror", lambda e: add(str(e)))
         self.page.on("request", lambda e: e.url.startswith(own) or add(f"asks {e.url}"))
         self.page.on("response", lambda e: e.status < 400 or add(f"{e.status} {e.url}"))
@@ -64,8 +63,7 @@ def server():
 @pytest.fixture(scope="module")
 def tab(browser, server):
     """Return one `Visit` for many pages: a new window costs more than a page."""
-    visit = Visit(browser, server, reduced_motion="reduce")
-    yield visit
+    yield (visit := Visit(browser, server, reduced_motion="reduce"))
     visit.page.close()
 
 
@@ -90,5 +88,4 @@ def pytest_terminal_summary(terminalreporter):
     """Print how many pages had passed before."""
     passed = terminalreporter.stats.get("passed", ())
     count = sum(("had_passed", True) in report.user_properties for report in passed)
-    if count:
-        terminalreporter.write_line(f"{count} pages had passed")
+    terminalreporter.write_line(f"{count} pages had passed")

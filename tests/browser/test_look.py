@@ -1,6 +1,5 @@
 """How the built site looks: sizes, widths, contrast, paper; and the way to the text."""
 
-import pytest
 from built_site import AXE, THEME, set_look
 
 PROSE, PLOTS = "algorithms/cg.html", "algorithms/lu.html"
@@ -21,8 +20,7 @@ CONTRAST = """all => {
 
 def test_a_line_of_prose_has_about_seventy_characters(visit):
     lines = visit().open(PROSE).locator(".bd-article section > p")
-    rows = lines.evaluate_all(ROWS)
-    lengths = [length / count for length, count in rows if count > 3]
+    lengths = [length / n for length, n in lines.evaluate_all(ROWS) if n > 3]
     assert 60 < sum(lengths) / len(lengths) < 80
 
 
@@ -68,15 +66,3 @@ def test_the_first_screen_asks_and_answers_with_a_picture(visit):
     for at in ".buttons", ".given", ".explorer .lines", ".explorer .step svg":
         boxes = [each.bounding_box() for each in screen.locator(at).all()]
         assert max(box["y"] + box["height"] for box in boxes) <= 900, at
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_boxes_of_the_map_stand_apart_in_their_columns(visit, width):
-    parts = visit(width=width).open("index.html").locator(".part-map .part")
-    boxes = [each.bounding_box() for each in parts.all()]
-    spans = [(b["x"], b["x"] + b["width"], b["y"], b["y"] + b["height"]) for b in boxes]
-    for n, (left, right, top, bottom) in enumerate(spans):
-        assert 0 <= left < right <= width
-        for west, east, north, south in spans[:n]:
-            assert right <= west or east <= left or bottom <= north or south <= top
-    assert len({left for left, *_ in spans}) == 5
