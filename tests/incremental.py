@@ -109,11 +109,10 @@ def pytest_collection_finish(session):
 
 def is_whole(config) -> bool:
     """Return whether all tests run that the marker expression selects."""
-    option = config.option
-    lf = getattr(option, "lf", False)  # not without its plugin
-    chosen = option.keyword, lf, option.maxfail, option.ignore, option.deselect
+    names = "keyword", "lf", "maxfail", "ignore", "deselect"
+    is_part = any(getattr(config.option, name, False) for name in names)
     testpaths = config.args_source is config.ArgsSource.TESTPATHS
-    return (testpaths or config.args == [CLUSTER]) and not any(chosen)
+    return (testpaths or config.args == [CLUSTER]) and not is_part
 
 
 class Recorder:

@@ -60,7 +60,8 @@ def run(folder, *words, **variables):
 
 
 def append(file, text="\n"):
-    file.write_text(file.read_text() + text)
+    with file.open("a") as opened:
+        opened.write(text)
 
 
 def all_marks():

@@ -16,7 +16,6 @@ from book import marks
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src/examples").glob("[!_]*.py"))
 OWN = "main", "cost"  # which every module writes for itself
-COMMANDS = "halo", "restart", "tables"  # with JAX alone, with an extra, without both
 EXTRAS = {"optax": "Optax", "orbax": "Orbax"}  # which a module may import that says so
 LONGER = {"block_qr", "cholesky", "lu"}  # factors, solutions, derivatives: one layout
 
@@ -67,12 +66,6 @@ def mark_of_copy(name, devices):
     """Return the mark of a copy that has run alone on so many devices."""
     inputs = f"src/examples/{name}.py", "tests/test_modules.py", "requirements.lock"
     return marks.digest(inputs, marks.describe_environment(), f"{devices} devices")
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_copy_runs_as_a_command(name, run, tmp_path):
-    shutil.copy(ROOT / f"src/examples/{name}.py", tmp_path)
-    assert run(f"{name}.py", cwd=tmp_path)
 
 
 def lines_of_code(module):

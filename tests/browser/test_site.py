@@ -20,12 +20,17 @@ PAGES = sorted(
     if file.name != "404.html"  # it is served in place of a page at any depth
     and "_static" not in file.parts
 )
-PAGE, LU = "arrays/meshes.html", "reference/modules/lu.html"
+PAGE, PROSE = "arrays/meshes.html", "algorithms/cg.html"
+LU = "reference/modules/lu.html"
 ALL_LOOKS = bool(os.environ.get("BOOK_LOOKS"))  # every week
 LOOKS = [("light", 1280), ("dark", 390)]
 LOOKS += [("light", 390), ("dark", 1280)] * ALL_LOOKS
 OPEN = "for (const box of document.querySelectorAll('details.hide')) box.open = true"
 ICON = re.compile(r'<i class="fa\w?(?:-solid)? fa-([\w-]+)')
+STYLE = "(each, name) => getComputedStyle(each)[name]"
+ROWS = """all => all.map(line => {
+    const rows = line.clientHeight / parseFloat(getComputedStyle(line).lineHeight);
+    return [line.innerText.length, Math.round(rows)]})"""
 SHARED = [*sorted(SITE.glob("_[is]*/**/*.*")), AXE, Path(__file__)]
 SHARED += map(Path(__file__).with_name, ("conftest.py", "built_site.py"))
 SITE_WIDE = b"".join(file.read_bytes() for file in SHARED if file.is_file())
@@ -116,6 +121,49 @@ def test_pages_offer_their_notebook_their_markdown_and_their_module(visit):
     screen.goto(screen.url.replace(PAGE, LU))
     assert screen.locator("cite").count() == 0  # what docstrings make of `code`
     assert_saves(screen, screen.locator("a.module-file").first, SITE / "modules/lu.py")
+
+
+# --------------------------------------------------------------- how a page looks
+
+
+def test_a_line_of_prose_has_about_seventy_characters(visit):
+    lines = visit().open(PROSE).locator(".bd-article section > p")
+    lengths = [length / n for length, n in lines.evaluate_all(ROWS) if n > 3]
+    assert 60 < sum(lengths) / len(lengths) < 80
+
+
+def test_the_text_is_one_tab_away_and_the_contents_are_folded(visit):
+    screen = visit().open(PROSE)
+    screen.keyboard.press("Tab")
+    assert screen.evaluate("document.activeElement.hash") == "#main-content"
+    stops = 0
+    while not screen.evaluate("document.activeElement.closest('main') != null"):
+        screen.keyboard.press("Tab")
+        stops += 1
+        assert stops < 35
+    assert screen.locator("nav.bd-links a.current").is_visible()
+    assert screen.locator("nav.bd-links details[open]").count() == 1
+
+
+def test_paper_is_white_and_keeps_colours(visit):
+    screen = visit().open(PROSE)
+    set_look(screen, "dark", 1280)
+    screen.evaluate("dispatchEvent(new Event('beforeprint'))")
+    screen.emulate_media(media="print")
+    assert screen.evaluate(built_site.THEME) == "light"
+    article, cell = (screen.locator(at).first for at in (".bd-article", "div.cell"))
+    assert article.evaluate(STYLE, "printColorAdjust") == "exact"
+    assert cell.evaluate(STYLE, "breakInside") == "avoid"
+    screen.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert screen.evaluate(built_site.THEME) == "dark"
+
+
+def test_the_first_screen_asks_and_answers_with_a_picture(visit):
+    screen = visit().open("index.html")
+    screen.locator(".explorer .step svg").first.wait_for()
+    for at in ".buttons", ".given", ".explorer .lines", ".explorer .step svg":
+        boxes = [each.bounding_box() for each in screen.locator(at).all()]
+        assert max(box["y"] + box["height"] for box in boxes) <= 900, at
 
 
 # ---------------------------------------------------------------- over a slow line
