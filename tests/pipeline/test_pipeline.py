@@ -7,7 +7,7 @@ import on_devices
 import pytest
 from cases import each_week
 from jax.sharding import AxisType
-from on_devices import noise
+from on_devices import assert_close, noise
 
 from examples.communication import measure
 from examples.pipeline import pipelined, schedule
@@ -40,26 +40,13 @@ def place():
     return jax.device_put(params, jax.P("stage")), jax.device_put(batch, jax.P("data"))
 
 
-def assert_close(found, expected):
-    (value, gradient), (truth, slope) = found, expected
-    np.testing.assert_allclose(value, truth, rtol=1e-5)
-    for name in slope:
-        np.testing.assert_allclose(gradient[name], slope[name], atol=1e-6, rtol=1e-4)
-
-
-def assert_messages(program, stages, parts, microbatches):
-    """Assert that an iteration is a message of a piece each way, and sums are one."""
-    pieces = [c for c in program.collectives if c.kind == "collective-permute"]
-    iterations = len(schedule(stages, microbatches))
-    assert sum(c.times for c in pieces) == (stages > 1) * 2 * iterations
-    assert {c.bytes for c in pieces} <= {4 * B * N // (parts * microbatches)}
-    assert {c.axes for c in pieces} <= {("stage",)}
-    sums = [c for c in program.collectives if c.kind == "all-reduce"]
-    assert all(c.times == 1 for c in sums)
-    weights, number = 4 * L * (N * N + N) // stages, 4 * (parts * stages > 1)
-    large = [c for c in sums if c.axes == ("data",) and c.bytes >= weights]
-    assert len(large) == (parts > 1)
-    assert sum(c.bytes for c in sums) == (parts > 1) * weights + number
+def bytes_sent(stages, parts, microbatches):
+    """Return what a device sends: pieces, its gradients along data, and the loss."""
+    piece = 4 * B * N // (parts * microbatches)
+    pieces = (stages > 1) * 2 * (microbatches + stages - 1) * piece
+    gradients = 2 * 4 * L * (N * N + N) // stages * (parts - 1) // parts
+    count = stages * parts
+    return pieces + gradients + 2 * 4 * (count - 1) // count
 
 
 @pytest.mark.parametrize(
@@ -67,12 +54,6 @@ def assert_messages(program, stages, parts, microbatches):
     [
         (EXPLICIT, (2, 4), 4),
         (AUTO, (4, 2), 8),
-        each_week(AUTO, (8, 1), 8),
-        each_week(EXPLICIT, (2, 1), 32),
-        each_week(EXPLICIT, (1, 1), 4),
-        each_week(EXPLICIT, (8, 1), 1),
-        each_week(EXPLICIT, (1, 8), 2),
-        each_week(AUTO, (2, 4), 4),
     ],
 )
 def test_loss_and_gradient_are_those_of_one_device(kind, mesh, microbatches):
@@ -84,8 +65,8 @@ def test_loss_and_gradient_are_those_of_one_device(kind, mesh, microbatches):
         run = step.lower(params, batch).compile()
         value, gradient = run(params, batch)
         assert gradient["w"].sharding.is_equivalent_to(params["w"].sharding, 3)
-        assert_messages(measure(run), *mesh, microbatches)
-    assert_close((value, gradient), expected)
+        assert abs(measure(run).sent - bytes_sent(*mesh, microbatches)) < 3
+    jax.tree.map(assert_close, (value, gradient), expected)
 
 
 @pytest.mark.parametrize("kind", [EXPLICIT, each_week(AUTO)])
@@ -106,7 +87,7 @@ def test_other_mesh_axes_are_left_alone(kind):
         program = measure(run)
         for name, leaf in placed.items():
             assert gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
-    assert_close((value, gradient), expected)
+    jax.tree.map(assert_close, (value, gradient), expected)
     assert {*program.counts} == {"all-reduce", "collective-permute"}
 
 
@@ -160,12 +141,5 @@ def test_idle_stages_divide_by_nothing():
     assert np.abs(np.asarray(gradient["w"])).max() > 0
 
 
-@pytest.mark.parametrize(("stages", "microbatches"), [(1, 7), (2, 1), (5, 4)])
-def test_every_stage_works_on_every_piece_after_the_stage_before(stages, microbatches):
-    table = schedule(stages, microbatches)
-    assert table.shape == (microbatches + stages - 1, stages)
-    pieces = range(microbatches)
-    when = [[[*column].index(piece) for piece in pieces] for column in table.T]
-    assert (np.diff(when, axis=0) == 1).all()
-    assert (np.diff(when, axis=1) == 1).all()
-    assert np.isclose(np.mean(table < 0), (stages - 1) / (microbatches + stages - 1))
+def test_a_piece_moves_on_by_a_stage_an_iteration():
+    assert schedule(2, 3).tolist() == [[0, -1], [1, 0], [2, 1], [-1, 2]]
