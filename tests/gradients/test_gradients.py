@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import on_devices
 import pytest
-from cases import each_week
 from jax.sharding import AxisType
 from on_devices import noise
 
@@ -71,7 +70,6 @@ def compiled(f, *given):
         ((2, 4), AUTO, "batch", 2),
         ((3, 2), EXPLICIT, ("model", "batch"), 6),
         ((2, 4), EXPLICIT, "model", 4),
-        each_week((1, 8), EXPLICIT, "batch", 1),
     ],
 )
 def test_a_gradient_of_weighted_examples_is_one_all_reduce(mesh, kind, axis, size):
