@@ -18,9 +18,9 @@ WALL = 3
 WRAP, WALLS = {"mode": "wrap"}, {"constant_values": WALL}
 
 
-def field(shape=SHAPE, seed=0):
+def field(shape=SHAPE):
     """Return a random grid [N@x, M@y]."""
-    return jax.device_put(noise(*shape, dtype=np.float32, seed=seed), BLOCKS)
+    return jax.device_put(noise(*shape, dtype=np.float32), BLOCKS)
 
 
 def by_block(pad):
@@ -62,26 +62,16 @@ def cells(mesh, width):
     ids=["ring", "line"],
 )
 def test_a_padded_block_is_a_window_in_two_messages_an_axis(pad, beyond, mesh, kind):
-    """Corners are free, and a halo may be as wide as the block.
-
-    As many bring every copy of a cell back: <pad(u), v> is <u, transpose(v)>.
-    """
-    width, pad = pad.keywords["width"], by_block(pad)
+    """Corners are free, and a halo may be as wide as the block."""
+    width = pad.keywords["width"]
     with devices(mesh, kind):
         grid = field()
-        weights = field(jax.eval_shape(pad, grid).shape, seed=1)
-        transpose = jax.jit(lambda u, v: jax.vjp(pad, u)[1](v)[0])
-        run = pad.lower(grid).compile()
-        back = transpose.lower(grid, weights).compile()
-        padded, sums = run(grid), back(grid, weights)
-        assert sums.sharding.is_equivalent_to(grid.sharding, 2)
-    u, v = as_double(grid), as_double(weights)
-    window, walls = (windows(x, mesh, (width, width), **beyond) for x in (u, 0 * u))
+        run = by_block(pad).lower(grid).compile()
+        padded, program = run(grid), measure(run)
+    window = windows(as_double(grid), mesh, (width, width), **beyond)
     np.testing.assert_array_equal(padded, window)
-    assert_close(np.vdot(u, as_double(sums)), np.vdot(window - walls, v))
-    for program in measure(run), measure(back):
-        assert program.counts == {"collective-permute": 4}
-        assert program.sent == 4 * cells(mesh, width)
+    assert program.counts == {"collective-permute": 4}
+    assert program.sent == 4 * cells(mesh, width)
 
 
 @pytest.mark.parametrize(
