@@ -32,15 +32,11 @@ os.write(alive, b"ready\\n")
 JAX = """
 from pathlib import Path
 import jax
-import numpy as np
+from jax.experimental.multihost_utils import process_allgather
 
 jax.distributed.initialize()
 me = jax.process_index()
-n = jax.device_count()
-jax.set_mesh(jax.make_mesh((n,), ("x",)))
-sharding = jax.NamedSharding(jax.sharding.get_mesh(), jax.P("x"))
-x = jax.make_array_from_callback((n,), sharding, lambda i: np.arange(n)[i])
-print("sum", int(x.sum()), "of", n, "devices in", jax.process_count())
+print("ranks", *process_allgather(me), "of", jax.device_count(), "devices")
 if "listen" in sys.argv:
     _, port = os.environ["JAX_COORDINATOR_ADDRESS"].split(":")
     lines = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
@@ -49,23 +45,28 @@ if "listen" in sys.argv:
 if "fail" in sys.argv and me == 1:
     raise ValueError("process 1 has had enough")
 if "fail" in sys.argv:
-    print("never", int((2 * x).sum()))
+    print("never", process_allgather(me))
 if "wait" in sys.argv:
     print("waiting")
     time.sleep(1000)
 """
 
 
-@pytest.fixture
-def command(tmp_path, monkeypatch):
-    """Write a script; return the command line that launches it from here."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Stay in a folder of its own; signals come, even where pytest is under nohup."""
     monkeypatch.chdir(tmp_path)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGHUP, hangup)
 
-    def command(*options, script, arguments=(), head=HEAD):
-        Path("script.py").write_text(head + script)
-        return [sys.executable, LOCAL, *options, "script.py", *arguments]
 
-    return command
+def command(*options, script, arguments=(), head=HEAD):
+    """Write a script; return the command line that launches it from here."""
+    Path("script.py").write_text(head + script)
+    return [sys.executable, LOCAL, *options, "script.py", *arguments]
 
 
 def run(line):
@@ -74,40 +75,24 @@ def run(line):
     return subprocess.run(line, check=False, timeout=2 * SLOW, **pipes)
 
 
-@pytest.fixture
-def launch(command):
+def launch(*options, **script):
     """Launch a script, and wait; return its exit code and output."""
-    return lambda *options, **script: run(command(*options, **script))
+    return run(command(*options, **script))
 
 
-@pytest.fixture
-def start(command):
+def start(*options, **script):
     """Launch a script, and go on."""
-
-    def start(*options, script, **how):
-        line = command(*options, script=script, **how)
-        return subprocess.Popen(line, stdout=-1, stderr=-1, text=True)
-
-    return start
+    line = command(*options, **script)
+    return subprocess.Popen(line, stdout=-1, stderr=-1, text=True)
 
 
-@pytest.fixture(autouse=True)
-def signals_reach_the_launcher():
-    """Even where these tests run under nohup."""
-    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
-    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGHUP, hangup)
-
-
-def test_a_bare_initialize_finds_the_others_on_this_machine_only(launch):
+def test_a_bare_initialize_finds_the_others_on_this_machine_only():
     has_list = Path("/proc/net/tcp").exists()  # only Linux has one, of who listens
     words = ["listen"] * has_list
     done = launch("-n", "2", *MEET, "--devices", "2", script=JAX, arguments=words)
     assert done.returncode == 0, done.stderr
     found = sorted(line for line in done.stdout.splitlines() if " at " not in line)
-    assert found == [f"[{i}] sum 6 of 4 devices in 2" for i in range(2)]
+    assert found == [f"[{i}] ranks 0 1 of 4 devices" for i in range(2)]
     assert "Gloo" not in done.stdout + done.stderr
     places = {line[7:] for line in done.stdout.splitlines() if " at " in line}
     assert len(places) == has_list
@@ -118,7 +103,7 @@ def test_a_bare_initialize_finds_the_others_on_this_machine_only(launch):
         )
 
 
-def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
+def test_an_exception_in_one_process_does_not_wait_for_the_others():
     """JAX itself would take 300 s; the limit of the launcher would give code 124."""
     done = launch("-n", "2", *MEET, script=JAX, arguments=["fail"])
     assert done.returncode == 1
@@ -130,7 +115,7 @@ def test_an_exception_in_one_process_does_not_wait_for_the_others(launch):
     assert "local.py: process 1 failed with code 1; the others are ended" in lines
 
 
-def test_lines_come_live_and_jax_cannot_swallow_the_end(start):
+def test_lines_come_live_and_jax_cannot_swallow_the_end():
     with start("--grace", "1", "-n", "2", *MEET, script=JAX, arguments=["wait"]) as job:
         while "waiting" not in job.stdout.readline():
             assert job.poll() is None
@@ -139,7 +124,7 @@ def test_lines_come_live_and_jax_cannot_swallow_the_end(start):
     assert job.returncode == 128 + signal.SIGTERM
 
 
-def test_each_line_is_whole_and_names_its_process(launch):
+def test_each_line_is_whole_and_names_its_process():
     script = """if True:
         for i in range(300):
             for piece in (me, " ", str(me) * 500, "\\n"):
@@ -155,19 +140,6 @@ def test_each_line_is_whole_and_names_its_process(launch):
     assert sorted(lines) == sorted(whole + ends)
 
 
-def test_a_pipe_is_not_read_again_when_its_process_has_ended():
-    """Also where a child that has not died yet holds the other end."""
-    here, there = os.pipe()
-    os.set_blocking(here, False)
-    os.write(there, b"whole\nhalf")
-    lines = []
-    stream = runpy.run_path(str(LOCAL))["Stream"](here, lines.append)
-    stream.close()
-    os.close(there)
-    assert lines == [b"whole\n", b"half\n"]
-    assert not stream.open
-
-
 def test_a_stack_that_comes_late_is_waited_for():
     states = iter([False, False, True])
     late = SimpleNamespace(has_stack=False, popen=SimpleNamespace(poll=lambda: None))
@@ -181,7 +153,7 @@ def test_a_stack_that_comes_late_is_waited_for():
     assert late.has_stack
 
 
-def test_the_script_sees_what_it_would_see_alone(launch):
+def test_the_script_sees_what_it_would_see_alone():
     """What C++ and commands print goes to stderr."""
     script = """if True:
         import pickle, sys, beside
@@ -201,7 +173,7 @@ def test_the_script_sees_what_it_would_see_alone(launch):
     assert done.stderr == "[0] 2\n[0] 3\n"
 
 
-def test_the_variables_are_those_of_one_slurm_step(launch, monkeypatch):
+def test_the_variables_are_those_of_one_slurm_step(monkeypatch):
     """A proxy does not come between its processes."""
     script = """if True:
         names = "NTASKS", "PROCID", "LOCALID", "STEP_NODELIST", "RESTART_COUNT"
@@ -221,7 +193,7 @@ def test_the_variables_are_those_of_one_slurm_step(launch, monkeypatch):
     assert address.endswith(" False")
 
 
-def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
+def test_the_first_failure_is_shown_first_and_ends_the_rest():
     script = """if True:
         def late(*_):
             print("a victim complains", file=sys.stderr, flush=True)
@@ -243,7 +215,6 @@ def test_the_first_failure_is_shown_first_and_ends_the_rest(launch):
 
 
 FAILURES = {
-    "exit code": ("sys.exit(7)", 7, "code 7"),
     "save": ("sys.exit(75)", 75, "process 1 has saved with code 75"),
     "words": ("sys.exit('bad luck')", 1, "[1] bad luck\nlocal.py: process 1 failed"),
     "signal": ("os.kill(os.getpid(), signal.SIGKILL)", 128 + 9, "SIGKILL"),
@@ -254,21 +225,21 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("fault", "code", "words"), FAILURES.values(), ids=FAILURES)
-def test_the_exit_code_tells_what_failed(launch, fault, code, words):
+def test_the_exit_code_tells_what_failed(fault, code, words):
     script = f"if me == 1:\n    {fault}\ntime.sleep(1000)"
     done = launch("-n", "2", script=script)
     assert done.returncode == code
     assert words in done.stderr
 
 
-def test_a_good_end_is_code_0(launch):
+def test_a_good_end_is_code_0():
     ends = "pass", "sys.exit()", "sys.exit(0)", "os._exit(0)"
     script = f"exec({ends}[me])"
     done = launch("-n", "4", script=script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_time_limit_says_where_everybody_stands(launch):
+def test_the_time_limit_says_where_everybody_stands():
     script = """if True:
         def stuck():
             time.sleep(1000)
@@ -289,9 +260,8 @@ def test_the_time_limit_says_where_everybody_stands(launch):
     assert "restart" not in done.stderr
 
 
-def test_after_a_failure_or_a_save_all_start_again(launch):
+def test_after_a_failure_or_a_save_all_start_again():
     script = """if True:
-        print("turn", turn)
         if turn == 2:
             sys.exit()
         if me == 1:
@@ -306,12 +276,9 @@ def test_after_a_failure_or_a_save_all_start_again(launch):
         "local.py: process 1 has saved with code 75; the others are ended",
         "local.py: restart 2 of 3",
     ]
-    early = {"[0] turn 0", "[0] turn 1"}  # it may end before that
-    turns = {f"[{me}] turn {turn}" for me in range(2) for turn in range(3)}
-    assert {*done.stdout.splitlines()} | early == turns
 
 
-def test_logs_keep_each_process_apart_and_show_the_failure(launch):
+def test_logs_keep_each_process_apart_and_show_the_failure():
     script = """if True:
         print("out", me, turn)
         print("err", me, turn, file=sys.stderr)
@@ -332,7 +299,7 @@ def test_logs_keep_each_process_apart_and_show_the_failure(launch):
     assert shown == ["[1] err 1 0", "[1] err 1 1"]
 
 
-def end_of(start, act, script, *options):
+def end_of(act, script, *options):
     """Act when all are ready; return the code and the errors once all are gone."""
     os.mkfifo("alive")
     launcher = start("-n", "3", *options, script=script)
@@ -377,16 +344,16 @@ ENDS = {  # what happens, what the processes do, the code
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_no_end_of_the_launcher_leaves_a_process(start, end):
+def test_no_end_of_the_launcher_leaves_a_process(end):
     """By a signal, without a reader of the output, or after a failure."""
     act, script, expected = ENDS[end]
-    code, errors = end_of(start, act, script)
+    code, errors = end_of(act, script)
     assert code == expected
     assert "Traceback" not in errors
     assert end in errors or end[:3] != "SIG"
 
 
-def test_grace_lets_processes_save(start):
+def test_grace_lets_processes_save():
     script = """if True:
         def save(*_):
             child.kill(); print("saved"); sys.exit(0)
@@ -398,7 +365,7 @@ def test_grace_lets_processes_save(start):
         launcher.terminate()
         lines.extend(launcher.stdout.read().splitlines())
 
-    code, _ = end_of(start, act, script + WAIT, "--grace", "100")
+    code, _ = end_of(act, script + WAIT, "--grace", "100")
     assert code == 128 + signal.SIGTERM
     assert sorted(lines) == ["[0] saved", "[1] saved", "[2] saved"]
 
@@ -413,7 +380,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("line", "words"), REFUSED.values(), ids=REFUSED)
-def test_bad_arguments_are_refused_before_any_start(command, line, words):
+def test_bad_arguments_are_refused_before_any_start(line, words):
     command(script="print('ran')")
     done = run([sys.executable, LOCAL, *line])
     assert (done.returncode, done.stdout) == (2, "")
