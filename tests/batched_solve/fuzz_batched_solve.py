@@ -81,7 +81,7 @@ TARGETS = (
     target(
         "residuals",
         lambda p, a, x, b: np.linalg.norm(
-            (a @ x[..., None])[..., 0] - 1.0 * b, axis=-1
+            (1.0 * a @ x[..., None])[..., 0] - b, axis=-1
         ),
         lambda p, random: (*systems(p, random), systems(p, random)[1]),
         specs=lambda p: (BATCH,) * 3,

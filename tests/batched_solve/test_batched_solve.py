@@ -99,38 +99,23 @@ def test_the_gradients_are_those_of_the_solution_and_send_nothing(kind, dtype):
                 assert_close(mine, theirs, 1e-4)
 
 
-def test_iterations_follow_the_spread_and_end_before_the_limit():
-    """In a loop in the global view, which asks all devices, they are the same."""
-    with devices((8,)):
-        arrays = put(systems())
-        _, turns = CG(*arrays)
-        assert lies(turns, BATCH)
-        program = jax.jit(jax.vmap(conjugate_gradients)).lower(*arrays).compile()
-        _, same = program(*arrays)
-        [asked] = measure(program).collectives
-    assert (asked.kind, asked.bytes, asked.times) == ("all-reduce", 1, None)
-    assert len(asked.groups[0]) == 8
-    turns = np.asarray(turns)
-    assert turns.dtype == jnp.int32
-    assert turns[0] == 1
-    assert (np.diff(turns) >= 0).all()
-    assert 10 < turns[-1] <= 40
-    assert np.abs(turns - np.asarray(same)).max() <= 1
-
-
-def test_a_tolerance_holds_and_a_tighter_one_takes_more_iterations():
-    """It is relative to the right-hand side."""
+def test_iterations_follow_the_spread_and_the_tolerance():
+    """A tolerance is relative to the right-hand side; the limit is 10 n."""
     taken = []
     with devices((8,)):
         a, b = put(systems())
-        for tolerance in 1e-1, 1e-3:
+        for tolerance in 1e-1, 1e-3, 1e-5:
             solve = partial(conjugate_gradients, tolerance=tolerance)
             x, turns = independently(solve)(a, b)
             far = np.asarray(residuals(a, x, b)) / np.linalg.norm(b, axis=1)
             assert (far <= 1.1 * tolerance).all()
             assert (far[1:] > 1e-3 * tolerance).all()
-            taken.append(np.asarray(turns)[1:])
-    assert (taken[0] < taken[1]).all()
+            taken.append(np.asarray(turns))
+    assert turns.dtype == jnp.int32
+    assert {turns[0] for turns in taken} == {1}
+    assert (np.diff(taken, axis=0)[:, 1:] > 0).all()
+    assert (np.diff(taken[-1]) >= 0).all()
+    assert 10 < taken[-1][-1] <= 40
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
@@ -194,11 +179,9 @@ def test_one_system_or_a_batch_that_does_not_fit_is_refused(call, words):
 
 
 @pytest.mark.parametrize(
-    ("a", "b"), [(A[..., 1:], B), (A, B[1:]), (A[0], B[0]), (A, B[..., None])]
-)
-@pytest.mark.parametrize(
     "f", [solve_batch, pad_systems, lambda a, b: residuals(a, b, b)]
 )
-def test_what_is_no_batch_of_systems_is_refused(f, a, b):
-    with devices((8,)), pytest.raises(ValueError, match="are no batch of systems"):
-        f(a, b)
+def test_what_is_no_batch_of_systems_is_refused(f):
+    for a, b in (A[..., 1:], B), (A, B[1:]), (A[0], B[0]), (A, B[..., None]):
+        with devices((8,)), pytest.raises(ValueError, match="are no batch of systems"):
+            f(a, b)
