@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import each_week
 from on_devices import devices
 
 from examples import restart
@@ -115,16 +114,6 @@ def undisturbed(tmp_path_factory):
     return folder, launch(folder)
 
 
-@pytest.mark.processes
-def test_an_undisturbed_run_prints_nothing_but_its_own(undisturbed):
-    folder, done = undisturbed
-    warnings = re.findall(r"^\[\d\] .+", done.stderr, re.M)
-    assert (done.returncode, warnings) == (0, [])
-    assert find(done, r"step (\d+)") == [*map(str, range(STEPS))]
-    files = {path.name for path in (folder / "folder").iterdir()}
-    assert files == {str(STEPS - EVERY), str(STEPS)}
-
-
 def check_end(done, undisturbed, restarts):
     """Fail unless the numbers at the end are those of the undisturbed run."""
     assert done.returncode == 0, done.stderr
@@ -134,18 +123,12 @@ def check_end(done, undisturbed, restarts):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    "plans",
-    [
-        ("1 saving", "0 training"),
-        each_week(("0 saving", "1 saving", "1 training", "0 saving")),
-    ],
-)
-def test_a_run_killed_repeatedly_ends_with_the_same_bits(plans, tmp_path, undisturbed):
+def test_a_run_killed_repeatedly_ends_with_the_same_bits(tmp_path, undisturbed):
     """A start begins at a save, and repeats at most the steps of two saves.
 
     Two, if a process died while it waited for the save before to be complete.
     """
+    plans = "1 saving", "0 training"
     done = launch(tmp_path, *plans)
     check_end(done, undisturbed, len(plans))
     assert find(done, "killed (.*)") == [*plans]
@@ -315,13 +298,15 @@ HEALTHY = {  # what may be in the way of reading, and says nothing of the checkp
 
 @pytest.mark.parametrize("error", HEALTHY.values(), ids=HEALTHY)
 def test_no_advice_to_remove_what_may_be_whole(error, tmp_path):
+    """The error itself, with a note."""
     checkpoints = restart.open_folder(tmp_path)
-    with pytest.raises(type(error)) as caught, restart.reading(checkpoints, 8):
+    note = f"checkpoint 8 of {tmp_path} could not be read; nothing .* remove nothing"
+    with (
+        pytest.raises(type(error), match=note) as caught,
+        restart.reading(checkpoints, 8),
+    ):
         raise error
     assert caught.value is error
-    (note,) = error.__notes__
-    assert note.startswith(f"checkpoint 8 of {tmp_path} could not be read; nothing ")
-    assert "remove nothing" in note
 
 
 @pytest.mark.processes
