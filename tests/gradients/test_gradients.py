@@ -69,7 +69,7 @@ def compiled(f, *given):
     [
         ((2, 4), AUTO, "batch", 2),
         ((3, 2), EXPLICIT, ("model", "batch"), 6),
-        ((2, 4), EXPLICIT, "model", 4),
+        ((1, 8), EXPLICIT, "batch", 1),  # nothing is sent
     ],
 )
 def test_a_gradient_of_weighted_examples_is_one_all_reduce(mesh, kind, axis, size):
