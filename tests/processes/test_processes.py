@@ -202,14 +202,11 @@ def end_of(two, cell, **options):
     return error.args[0].removesuffix("; all processes were ended"), error.output.texts
 
 
-def test_the_others_wait_only_a_moment_for_one_that_raised(two):
-    """What a process started ends with it."""
+def test_what_a_process_started_ends_with_it(two):
+    """The page shows how long the others wait for one that raised."""
     start = "import subprocess\nsubprocess.Popen(['sleep', '1000']).pid"
     ids = [int(text) for text in two.run(start).texts]
-    two.grace = 0.5
-    reason = "process 1 raised ZeroDivisionError; process 0 did not finish in time"
-    wait = "if me == 0:\n    multihost_utils.sync_global_devices('')\n"
-    assert end_of(two, wait + "1 / 0")[0] == reason
+    two.close()
     assert ended(ids)
 
 
