@@ -109,24 +109,16 @@ def test_spans_lie_where_their_times_are(end, narrow):
     assert len({*heights.values()}) == 2
 
 
-def test_waiting_is_hatched_and_work_has_its_colour():
-    for title, *_, inner in spans(timeline(WORK)):
+@pytest.mark.parametrize("now", [0, 3.5])
+def test_waiting_is_hatched_and_work_later_than_now_is_pale(now):
+    chart = timeline(WORK, now=now)
+    for title, start, _, inner in spans(chart):
         (rect,) = inner.findall(f"{SVG}rect")
-        waits = "waits" in title
+        waits, pale = "waits" in title, rect.get("fill-opacity") == ".3"
         assert (rect.get("fill") == "none") == waits
         assert bool(inner.findall(f"{SVG}path")) == waits
-        if "b3" in title:
-            assert rect.get("fill") == COLOURS[3]
-
-
-@pytest.mark.parametrize("now", [0, 3.5])
-def test_what_begins_later_than_now_is_pale(now):
-    chart = timeline(WORK, now=now)
-    for title, *_, inner in spans(chart):
-        start = float(re.search(r"from (\S+)", title)[1])
-        rect = inner.find(f"{SVG}rect")
-        if "waits" not in title:
-            assert (rect.get("fill-opacity") == ".3") == (start >= now)
+        assert waits or pale == (start >= 100 * now / 8)
+        assert "b3" not in title or rect.get("fill") == COLOURS[3]
     line = next(g for g in parse(chart).iter(f"{SVG}g") if g.get("data-key") == "now")
     assert f"translate({100 * now / 8:.4g}%, 0px)" in line.get("style")
 
