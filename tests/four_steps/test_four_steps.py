@@ -21,7 +21,6 @@ def spec_of(name, mesh, after):
 
 
 def oracle(name, a, norm=None):
-    """Return what NumPy says."""
     vector = np.asarray(a).T.ravel() if name == "ifft_transposed" else np.asarray(a)
     answer = getattr(np.fft, name.removesuffix("_transposed"))(vector, norm=norm)
     if name == "fft_transposed":
@@ -67,9 +66,8 @@ def test_values_are_those_of_numpy_and_messages_the_least(name, mesh, norm):
         placed = jax.device_put(a, spec_of(name, mesh, after=False))
         run = jax.jit(transform).lower(placed).compile()
         answer, program = run(placed), measure(run)
-        [back] = jax.jit(lambda a, b: jax.vjp(transform, a)[1](b))(
-            placed, answer.conj()
-        )
+        pull = jax.jit(lambda a, b: jax.vjp(transform, a)[1](b))
+        [back] = pull(placed, answer.conj())
         square = (a * as_double(back)).sum()
         np.testing.assert_allclose(square, np.linalg.norm(answer) ** 2, rtol=1e-5)
         agree(answer, oracle(name, a, norm))
