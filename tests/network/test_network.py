@@ -36,7 +36,7 @@ def flat(x):
     ("shape", "kind", "dtype"),
     [
         ((2, 4), AxisType.Explicit, np.float32),
-        ((2, 3), AxisType.Auto, np.complex64),
+        ((3, 2), AxisType.Auto, np.complex64),
     ],
 )
 def test_it_is_the_sum_of_the_blocks_and_a_host_sends_a_part(shape, kind, dtype):
