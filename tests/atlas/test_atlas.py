@@ -5,15 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from examples import atlas
 from examples.communication import read
 from examples.machines import described
 
+ROOT = Path(__file__).parents[2]
 FEW = {  # of two groups: each operation compiles a program
     "elementwise": ["jnp.sin(x)", "x + 1"],
     "reductions": ["x.sum(0)", "jnp.median(v)"],
@@ -93,23 +92,20 @@ def test_what_the_compiler_warns_of_is_in_the_row_and_printed_nowhere(capfd):
     assert warning == ("Falling back to replicated" if warns else "")
 
 
-def test_a_program_that_jax_keeps_is_compiled_again_for_its_warning(tmp_path):
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    try:
-        for name, value in options.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-        jax.jit(jnp.sin).lower(1.0).compile()
-        assert list(tmp_path.glob("jit_sin-*"))
-        atlas._auto("jnp.fft.fft2(a)", read, jax.devices())
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
+CACHED = """
+import jax
+from examples import atlas, communication
+jax.jit(jax.numpy.sin)(1.0)
+atlas._auto("jnp.fft.fft2(a)", communication.read, jax.devices())
+"""
+
+
+def test_a_program_in_the_cache_is_compiled_again(run, tmp_path, monkeypatch):
+    """For its warning; others are put there."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    run("-c", CACHED, cwd=ROOT / "src")
+    assert list(tmp_path.glob("jit_sin-*"))
     assert not list(tmp_path.glob("*fft*"))
 
 
@@ -164,9 +160,6 @@ def test_a_survey_of_what_is_not_there_is_refused(given, words):
 # -------------------------------------------------------- the table of the book
 
 
-TABLE = Path(__file__).parents[2] / "docs/reference/data/atlas.csv"
-
-
 @pytest.mark.weekly
 @pytest.mark.parametrize(
     ("machine", "name"), [("TPU v5p", "v5p:2x2x2"), ("H100", "h100")]
@@ -177,6 +170,6 @@ def test_a_compiler_that_is_here_does_what_the_table_says(machine, name):
         devices = described(name)
     except ModuleNotFoundError as missing:
         pytest.skip(str(missing))
-    table = atlas.load(TABLE, machine=machine)
+    table = atlas.load(ROOT / "docs/reference/data/atlas.csv", machine=machine)
     rows = [row for row in table if row.group == "indexing"]
     assert atlas.changes(rows, atlas.survey(read, ["indexing"], devices)) == []
