@@ -9,6 +9,7 @@ import jax
 import network_cost as tool
 import numpy as np
 import pytest
+from cases import each_week
 from jax import lax
 from jax.sharding import AxisType
 from on_devices import devices
@@ -36,7 +37,10 @@ def flat(x):
     ("shape", "kind", "dtype"),
     [
         ((2, 4), AxisType.Explicit, np.float32),
-        ((3, 2), AxisType.Auto, np.complex64),
+        ((2, 3), AxisType.Auto, np.complex64),
+        each_week((1, 8), AxisType.Explicit, np.float32),
+        each_week((4, 2), AxisType.Explicit, np.float32),
+        each_week((8, 1), AxisType.Explicit, np.float32),
     ],
 )
 def test_it_is_the_sum_of_the_blocks_and_a_host_sends_a_part(shape, kind, dtype):
