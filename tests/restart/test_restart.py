@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -46,16 +47,16 @@ jax.distributed.initialize()
 me, count, first = jax.process_index(), jax.process_count(), None
 
 
-def die(after=0.0):
+def die():
     print("killed", plan, flush=True)
-    threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    time.sleep(1000)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def begin_save(*args, save=restart.start_saving):
     if plan == f"{me} saving" and args[1] >= first + 7:
         threading.Thread(target=save, args=args).start()
-        die(0.1)
+        time.sleep(0.1)
+        die()
     save(*args)
 
 
@@ -407,10 +408,8 @@ def test_a_lock_removed_during_the_wait_is_not_ours(tmp_path, monkeypatch):
 
 
 def test_a_file_system_without_locks_gives_a_warning(tmp_path, monkeypatch):
-    def lockf(*_):
-        raise OSError(restart.errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(restart.fcntl, "lockf", lockf)
+    without = Mock(side_effect=OSError(restart.errno.ENOSYS, "not implemented"))
+    monkeypatch.setattr(restart.fcntl, "lockf", without)
     with pytest.warns(UserWarning, match="let no other job use the folder"):
         os.close(restart.open_locked(tmp_path / "lock"))
 
