@@ -1,5 +1,6 @@
 """The built site in a real browser: `nox -s browser`."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -10,7 +11,17 @@ from pathlib import Path
 import built_site
 import nbformat
 import pytest
-from built_site import AXE, SITE, audit, loaded_files, set_look, weight
+from built_site import (
+    AXE,
+    MOST,
+    SITE,
+    audit,
+    loaded_files,
+    sent_bytes,
+    set_look,
+    weight,
+)
+from bundle import THEME_SCRIPTS, THEME_STYLES, read_file
 
 from book import marks
 
@@ -179,6 +190,15 @@ def test_each_page_has_its_icons_and_the_new_script():
         assert f'bundle.js?v={script:08x}"' in text.partition("</main>")[2], page
         scripts = re.findall(r"<script\b[^>]*\bsrc=[^>]*>", text)
         assert all("defer" in script for script in scripts), page
+
+
+def test_a_page_says_what_the_theme_takes():
+    parts = (read_file(SITE, name) for name in (*THEME_STYLES, *THEME_SCRIPTS))
+    texts = sum(len(gzip.compress(part.encode())) for part in parts)
+    share = texts + sent_bytes("_static/vendor/fontawesome/webfonts/fa-solid-900.woff2")
+    text = (SITE / "start/how-to-read.html").read_text()
+    (words,) = re.findall(r"at most (\d+) KiB, of which the\s+theme takes (\d+)", text)
+    assert [*words] == [str(MOST // 1024), f"{round(share / 1024, -1):.0f}"]
 
 
 def test_an_explorer_is_light_and_loads_late(visit):
