@@ -50,6 +50,8 @@ MEANS = {  # what a device has after each, once a group
     "collective-permute": "devices send to one other device each",
 }
 THREE = "CPU / TPU v5p / H100 where they differ"
+FEW = f"What each of eight devices sends, its arrays split in these ways ({THREE})"
+ALL = f"Sent by a device, arrays in all these ways ({THREE})"
 
 
 def values(line, column) -> list[str]:
@@ -146,10 +148,10 @@ def spec_options(names) -> dict[str, str]:
 def compare_sent(line, cut, n) -> str:
     """Return what machine `n` sends, and the machine that differs most from it."""
     counts = sent(line, cut)
-    most = max(range(len(counts)), key=lambda other: abs(counts[other] - counts[n]))
-    own, other = format_bytes(counts[n]), format_bytes(counts[most])
-    name = MACHINES[most].partition(" ")[0]
-    return own if own == other else f"{own} <small>{name} {other}</small>"
+    pairs = zip(MACHINES, counts, strict=True)
+    name, most = max(pairs, key=lambda pair: abs(pair[1] - counts[n]))
+    own, other = format_bytes(counts[n]), format_bytes(most)
+    return own if own == other else f"{own} <small>{name.split()[0]} {other}</small>"
 
 
 def answers() -> dict[str, list[str]]:
@@ -259,11 +261,8 @@ def exchange(kind, axes) -> str:
 
 def few() -> dict[str, list[list[str]]]:
     """Return the table of the front page."""
-    title = (
-        f"What each of eight devices sends, its arrays split in these ways ({THREE})"
-    )
     lines = {line: f"`{line}`" for line in FRONT_PAGE["lines"]}
-    return {title: table(lines, FRONT_PAGE["specs"], cell)}
+    return {FEW: table(lines, FRONT_PAGE["specs"], cell)}
 
 
 def tables() -> dict[str, list[list[str]]]:
@@ -274,9 +273,7 @@ def tables() -> dict[str, list[list[str]]]:
     of_products = table(cuts, cuts, lambda x, w: cell(PRODUCT, f"{x} {w}"))
     of_moves = table(orders, orders, partial(cell, RESHARD))
     return {
-        f"Sent by a device, arrays in all these ways ({THREE})": table(
-            lines, cuts, cell
-        ),
+        ALL: table(lines, cuts, cell),
         f"`a @ w`, rows: a; columns: w ({THREE})": of_products,
         f"jax.reshard from spec (rows) to spec (columns) ({THREE})": of_moves,
     }

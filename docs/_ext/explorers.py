@@ -129,11 +129,10 @@ def data_script(name) -> str:
 
 def write_data(app, error):
     """Handle `build-finished`: write what the script looks up."""
-    if not error and app.builder.format == "html":
-        folder = Path(app.outdir, "_static/explorers")
-        folder.mkdir(exist_ok=True)
-        for name in NAMES:
-            (folder / f"{name}.js").write_text(data_script(name))
+    folder = Path(app.outdir, "_static/explorers")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES if not error else ():
+        (folder / f"{name}.js").write_text(data_script(name))
 
 
 def setup(app):
@@ -141,5 +140,4 @@ def setup(app):
     app.setup_extension("sources")
     app.add_directive("explorer", Explorer)
     app.connect("build-finished", write_data)
-    safe = {"parallel_read_safe": True, "parallel_write_safe": True}
-    return safe | {"env_version": 4}  # an environment of another one is read anew
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 4}
