@@ -8,13 +8,9 @@ from hypothesis import strategies as st
 from examples import tsqr
 
 inexact = st.sampled_from([*NUMBERS, "float16", "bfloat16"])  # others have no gradient
-KEYS = {
-    "dtype": inexact,
-    "m": st.integers(1, 40),
-    "k": st.integers(1, 5),
-    "axis": st.sampled_from(["x", "y", ["x"], ["y", "x"], ["x", "y"]]),
-    "sides": st.integers(0, 2),
-}
+axes = st.sampled_from(["x", "y", ["x"], ["y", "x"], ["x", "y"]])
+KEYS = {"dtype": inexact, "m": st.integers(1, 40), "k": st.integers(1, 5)}
+KEYS |= {"axis": axes, "sides": st.integers(0, 2)}
 
 
 def matrix(p, random):
@@ -48,19 +44,13 @@ def factors(a):
 
 def target(name, arrays, reference, **more):
     """The target of a function whose arguments all lie by rows."""
-
-    def specs(p):
-        axis = p["axis"]
-        rows = jax.P(axis if isinstance(axis, str) else tuple(axis))
-        return (rows, rows) if arrays == both else (rows,)
-
     return Target(
         name=f"tsqr.{name}",
         parameters=st.fixed_dictionaries(KEYS),
         arrays=arrays,
         call=lambda p: lambda *arrays: getattr(tsqr, name)(*arrays, p["axis"]),
         reference=of_tall(reference),
-        specs=specs,
+        specs=lambda p: (jax.P((*p["axis"],)),) * (2 if arrays == both else 1),
         rounding=1e5,
         **more,
     )
