@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from examples import meshes
 
 SPECS = jax.P(), jax.P("x"), jax.P(None, "y"), jax.P(("y", "x")), jax.P("y", "x")
-anything = st.fixed_dictionaries(
-    {
-        "dtype": dtypes,
-        "n": st.integers(0, 2),
-        "m": st.integers(1, 2),
-        "lies": st.sampled_from(range(len(SPECS))),
-        "goes": st.sampled_from(range(len(SPECS))),
-    }
-)
+ways = st.sampled_from(range(len(SPECS)))
+KEYS = {"dtype": dtypes, "n": st.integers(0, 2), "m": st.integers(1, 2)}
+anything = st.fixed_dictionaries(KEYS | {"lies": ways, "goes": ways})
 
 
 def blocks(p, random):

@@ -12,14 +12,8 @@ from examples.meshes import arrange, boxes, bytes_held, bytes_missing, same_plac
 WIDE = [[0, 1, 2, 3], [4, 5, 6, 7]]
 TALL = [[0, 4], [1, 5], [2, 6], [3, 7]]
 EVEN = [[0, 2], [4, 6]]
-SPECS = [
-    jax.P(),
-    jax.P("a"),
-    jax.P("a", "b"),
-    jax.P("b", "a"),
-    jax.P(None, "b"),
-    jax.P(("b", "a")),
-]
+P = jax.P
+SPECS = [P(), P("a"), P("a", "b"), P("b", "a"), P(None, "b"), P(("b", "a"))]
 SHAPE = (16, 24)
 
 
@@ -59,30 +53,28 @@ def test_a_mesh_has_the_devices_where_the_ids_are_and_explicit_axes_unless_asked
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_boxes_and_bytes_are_those_that_the_devices_store(mesh, spec):
+def test_boxes_are_the_parts_that_devices_store(mesh, spec):
     x = put(mesh, spec)
     host, found = np.asarray(x), boxes(x.sharding, SHAPE)
     assert all(part.step == 1 for box in found.values() for part in box)
     assert {i: set(host[box].flat) for i, box in found.items()} == cells_on(x)
-    expected = {s.device.id: s.data.nbytes for s in x.addressable_shards}
-    assert bytes_held(x) == bytes_held(promise(x)) == expected
-    assert list(bytes_held(x)) == sorted(expected)
+    assert bytes_held(promise(x)) == bytes_held(x)
 
 
 def test_a_trailing_none_and_another_mesh_are_the_same_placement_another_order_not():
     wide, line = arrange(WIDE, ("a", "b")), arrange(range(8), "x")
-    short, long = (jax.NamedSharding(wide, jax.P("a", *end)) for end in [(), (None,)])
+    short, long = (jax.NamedSharding(wide, P("a", *end)) for end in [(), (None,)])
     assert short != long
     assert same_placement(short, long, SHAPE)
-    flat = jax.NamedSharding(line, jax.P("x"))
-    assert same_placement(flat, jax.NamedSharding(wide, jax.P(("a", "b"))), SHAPE)
-    back = jax.NamedSharding(arrange(range(8)[::-1], "x"), jax.P("x"))
+    flat = jax.NamedSharding(line, P("x"))
+    assert same_placement(flat, jax.NamedSharding(wide, P(("a", "b"))), SHAPE)
+    back = jax.NamedSharding(arrange(range(8)[::-1], "x"), P("x"))
     assert not same_placement(flat, back, SHAPE)
 
 
 def test_bytes_held_adds_the_leaves_of_a_tree():
     halves, one = arrange([0, 1], "x"), jax.devices()[1]
-    tree = {"w": put(halves, jax.P("x"), (8,)), "b": [jax.device_put(np.int8(1), one)]}
+    tree = {"w": put(halves, P("x"), (8,)), "b": [jax.device_put(np.int8(1), one)]}
     assert bytes_held(tree) == {0: 16, 1: 17}
     assert bytes_held({}) == {}
 
@@ -100,16 +92,9 @@ def test_bytes_missing_are_the_new_cells_that_a_device_does_not_store(mesh):
         assert same_placement(*lies, SHAPE) == (before == after), lies
 
 
-def rows(abstract=False):
-    """Rows over eight devices, or over eight devices of no machine."""
-    mesh = jax.make_mesh((8,), ("x",))
-    return jax.NamedSharding(mesh.abstract_mesh if abstract else mesh, jax.P("x"))
-
-
-def planned(sharding):
-    return jax.ShapeDtypeStruct((8,), np.float32, sharding=sharding)
-
-
+ROWS = jax.NamedSharding(jax.make_mesh((8,), ("x",)), P("x"))
+OF_NO_MACHINE = jax.NamedSharding(ROWS.mesh.abstract_mesh, P("x"))
+PLANNED = jax.ShapeDtypeStruct((8,), np.float32, sharding=OF_NO_MACHINE)
 GRID = "no ids of devices in a grid"
 NOWHERE = "lies on no device"
 NO_SHARDING = "is no sharding over devices"
@@ -125,13 +110,13 @@ NO_SHARDING = "is no sharding over devices"
         (lambda: arrange([[0, 1], [2]], ("a", "b")), GRID),
         (lambda: arrange(jax.devices()[:2], "x"), GRID),
         (lambda: arrange([0, 1], "x", "Auto"), "is no type of axes"),
-        (lambda: boxes(jax.P("x"), (8,)), NO_SHARDING),
-        (lambda: boxes(rows(), ()), r"is too long for the shape \(\)"),
-        (lambda: same_placement(rows(), None, (8,)), f"None {NO_SHARDING}"),
-        (lambda: bytes_missing(np.ones(8), rows()), NOWHERE),
-        (lambda: bytes_missing(jnp.ones(9), rows()), "cuts 9 of the shape"),
+        (lambda: boxes(P("x"), (8,)), NO_SHARDING),
+        (lambda: boxes(ROWS, ()), r"is too long for the shape \(\)"),
+        (lambda: same_placement(ROWS, None, (8,)), f"None {NO_SHARDING}"),
+        (lambda: bytes_missing(np.ones(8), ROWS), NOWHERE),
+        (lambda: bytes_missing(jnp.ones(9), ROWS), "cuts 9 of the shape"),
         (lambda: bytes_held([np.ones(8)]), NOWHERE),
-        (lambda: bytes_held(planned(rows(abstract=True))), NOWHERE),
+        (lambda: bytes_held(PLANNED), NOWHERE),
         (lambda: jax.jit(bytes_held)(jnp.ones(8)), NOWHERE),
     ],
     ids=itertools.count(),
