@@ -8,12 +8,8 @@ from lu.fuzz_lu import REFUSALS, matrix
 
 from examples import inverse, lu
 
-KEYS = {
-    "dtype": dtypes,
-    "n": st.integers(1, 9),
-    "sides": st.integers(1, 5),
-    "trans": st.integers(0, 2),
-}
+KEYS = {"dtype": dtypes, "n": st.integers(1, 9)}
+KEYS |= {"sides": st.integers(1, 5), "trans": st.integers(0, 2)}
 
 
 def both(p, random):
