@@ -11,15 +11,9 @@ from on_devices import mesh_of, on
 from examples.pictures import COLOURS, INKS, beside, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
-SPECS = [
-    jax.P(),
-    jax.P("x", "y"),
-    jax.P("y", "x"),
-    jax.P("x"),
-    jax.P(None, "y"),
-    jax.P(("x", "y")),
-    jax.P(None, ("y", "x")),
-]
+P = jax.P
+SPECS = [P(), P("x", "y"), P("y", "x"), P("x"), P(None, "y")]
+SPECS += [P(("x", "y")), P(None, ("y", "x"))]
 
 
 def struct(shape, mesh, *spec):
@@ -142,7 +136,7 @@ def test_every_way_to_say_a_sharding_gives_the_same_blocks():
     mapping = {d.id: s for d, s in sharding.devices_indices_map((16, 16)).items()}
     first = draw(struct((16, 16), mesh, "y", "x"))
     with jax.set_mesh(mesh):
-        for way in array, jax.P("y", "x"), sharding, mapping:
+        for way in array, P("y", "x"), sharding, mapping:
             picture = draw(way, [16, 16])
             assert (picture.holders, picture.cuts) == (first.holders, first.cuts)
     assert draw(array).svg == first.svg
@@ -167,7 +161,7 @@ def test_devices_have_their_colours_by_place_if_jax_lists_them(first, monkeypatc
 
 
 BLOCKS = "a block on each of 8 devices"
-PENDING = jax.P("x", unreduced={"y"})
+PENDING = P("x", unreduced={"y"})
 TWO = "2 blocks, 4 copies of each"
 
 
@@ -176,7 +170,7 @@ TWO = "2 blocks, 4 copies of each"
     [
         ("float32", SPECS[1], f"[16@x,16@y]; {BLOCKS}; 128 B a device"),
         ("bool", SPECS[3], f"[16@x,16]; {TWO}; 128 B a device"),
-        ("complex64", jax.P(("y", "x")), f"[16@(y,x),16]; {BLOCKS}; 256 B a device"),
+        ("complex64", P(("y", "x")), f"[16@(y,x),16]; {BLOCKS}; 256 B a device"),
         ("float32", SPECS[0], "[16,16]; a copy on each of 8 devices; 1 KiB a device"),
         ("", PENDING, f"[16@x,16]{{U:y}}; {TWO}; to be summed over y"),
     ],
@@ -205,20 +199,20 @@ PART = (slice(0, 8),)
     ("make", "shape", "message"),
     [
         (lambda mesh: np.zeros(3), None, "a ndarray has no sharding"),
-        (lambda mesh: jax.P("x"), None, "alone has no shape"),
+        (lambda mesh: P("x"), None, "alone has no shape"),
         (lambda mesh: {0: PART, "a": PART}, (8,), "the mapping has no device"),
         (lambda mesh: {0: 5}, (8,), "device 0 holds 5: give a slice for each axis"),
         (lambda mesh: {0: (slice(0, 8, 2),)}, (8,), "with step 1 and at least one"),
         (lambda mesh: {0: (slice(0, 0),)}, (0,), "has no elements"),
-        (lambda mesh: jax.P("z"), (8,), "z .*not found in mesh"),
-        (lambda mesh: jax.P(jax.P.UNCONSTRAINED), (8,), "does not say where each"),
-        (lambda mesh: jax.P("x"), 7, "partitioned 2 times|divi"),
-        (lambda mesh: jax.P("x"), "ab", "'ab' is no shape: pass whole numbers"),
+        (lambda mesh: P("z"), (8,), "z .*not found in mesh"),
+        (lambda mesh: P(P.UNCONSTRAINED), (8,), "does not say where each"),
+        (lambda mesh: P("x"), 7, "partitioned 2 times|divi"),
+        (lambda mesh: P("x"), "ab", "'ab' is no shape: pass whole numbers"),
         (lambda mesh: on(mesh, "x", "y"), (16,), "names 2 axes, but the array has 1"),
         (lambda mesh: struct((16, 16), mesh), (8, 8), r"not \(8, 8\)"),
         (lambda mesh: on(mesh.abstract_mesh, "x"), (16,), "abstract"),
         (lambda mesh: jax.jit(draw)(jnp.ones(9)), (), r"print jax.typeof\(x\), here f"),
-        (lambda mesh: beside(jax.P("x")), (), "is no picture: pass what `draw` return"),
+        (lambda mesh: beside(P("x")), (), "is no picture: pass what `draw` return"),
     ],
 )
 def test_bad_input_is_refused_with_advice(make, shape, message):
@@ -273,9 +267,9 @@ def test_many_devices_and_copies_still_make_a_picture():
 
 def test_pictures_stand_side_by_side():
     one = draw(struct((16, 16), mesh_of(2, 4), "x"), title="rows & <blocks>")
-    row, html = beside(one, one), one._repr_html_()
-    assert row._repr_html_() == html * 2
-    assert str(row) == f"{one}\n\n{one}"
+    html = one._repr_html_()
+    assert beside(one, one)._repr_html_() == html * 2
+    assert str(beside(one, "=", one)) == f"{one}\n\n=\n\n{one}"
     assert "rows &amp; &lt;blocks&gt;" in html
     assert str(one).isascii()  # for pipes that take nothing else
     assert one.text.startswith("rows & <blocks>\n")
@@ -289,19 +283,15 @@ def test_with_signs_pictures_have_one_scale(m, k, n):
     """And no axes, but their types."""
     shapes = (m, k), (k, n), (m, n)
     a, b, c = (draw(struct(shape, mesh_of(2, 4), "x", "y")) for shape in shapes)
-    row = beside(a, "@", b, "≤", c)
-    html = row._repr_html_()
-    sizes, frames = np.array(shapes)[:, ::-1], []
-    for svg in re.findall(r"<svg.*?</svg>", html):
-        boxes = outlines(ElementTree.fromstring(svg))
-        ends = (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
-        frames.append(ends - boxes[:, :2].min(axis=0))
-    scales, widths = frames / sizes, np.divide(frames, [4, 2])
+    html = beside(a, "@", b, "≤", c)._repr_html_()
+    roots = map(ElementTree.fromstring, re.findall(r"<svg.*?</svg>", html))
+    corners = [outlines(root)[[0, -1]] for root in roots]  # of the first and the last
+    frames = [last[:2] + last[2:] - first[:2] for first, last in corners]
+    scales, widths = frames / np.array(shapes)[:, ::-1], np.divide(frames, [4, 2])
     wide = scales[widths > 20.5]  # others are as small as can be
     np.testing.assert_allclose(wide, wide[0], rtol=1e-3)
     assert (widths >= 19.9).all()
     assert np.max(frames) <= 320
-    assert str(row) == f"{a}\n\n@\n\n{b}\n\n≤\n\n{c}"
     types = [f"float32[{m}@x,{n}@y]" for m, n in shapes]
     assert re.findall(r"<code>(.*?)</code>", html) == types
     assert re.findall(r">([^<>]+)</text>", html) == [str(d) for d in range(8)] * 3
