@@ -152,32 +152,25 @@ def test_a_join_sends_vectors_only_as_predicted():
             assert program.sent == expected.sent <= (2 + 8 * 3) * 8 * N
 
 
-D, E = np.ones(8), np.ones(7)
+E = np.ones(7)
+
+
+def values(d, e=E, axes=("x", "y")):
+    return eigvalsh_tridiagonal(d, e, axes)
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: eigh_tridiagonal(D, D), r"d \(8,\) and e \(8,\) of float64, float64"),
-        (lambda: eigh_tridiagonal(D, E.astype("f4")), "of float64, float32: pass"),
-        (lambda: eigvalsh_tridiagonal(D, [1.0]), "e is no array of"),
-        (
-            lambda: eigvalsh_tridiagonal(D, E, ("x", "x")),
-            "pass the name of a mesh axis",
-        ),
-        (lambda: eigvalsh_tridiagonal(D, E, "z"), r"no mesh axis \['z'\] in context"),
-        (
-            lambda: jax.grad(lambda d: eigvalsh_tridiagonal(d, E).sum())(D),
-            "have no derivative here",
-        ),
-        (
-            lambda: jax.shard_map(
-                lambda d: eigvalsh_tridiagonal(d, E, "x"), out_specs=jax.P()
-            )(D),
-            "use `conquer`",
-        ),
+        (lambda d: values(d, d), r"d \(8,\) and e \(8,\) of float64, float64"),
+        (lambda d: values(d, E.astype("f4")), "of float64, float32: pass"),
+        (lambda d: values(d, [1.0]), "e is no array of"),
+        (lambda d: values(d, E, ("x", "x")), "pass the name of a mesh axis"),
+        (lambda d: eigh_tridiagonal(d, E, "z"), r"no mesh axis \['z'\] in context"),
+        (jax.grad(lambda d: values(d, E).sum()), "have no derivative here"),
+        (jax.shard_map(values, in_specs=jax.P(), out_specs=jax.P()), "use `conquer`"),
     ],
 )
 def test_what_is_no_tridiagonal_problem_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):
-        call()
+        call(np.ones(8))
