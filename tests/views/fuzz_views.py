@@ -18,13 +18,9 @@ def written(a):
             raise
         large = a.shape[1] * 20 * views.LETTER > views.WIDE or a.shape[0] > 32
         return np.full(len(picture.boxes), large)
-    lines = {int(line.split()[1]): line.split()[3:] for line in lines}
-    return np.array(
-        [
-            len([word for word in lines[s.device.id] if word != "/"]) == s.data.size
-            for s in a.addressable_shards
-        ]
-    )
+    words = [line.replace(" /", "").split() for line in lines]
+    counts = {int(device): len(numbers) for _, device, _, *numbers in words}
+    return np.array([counts[s.device.id] == s.data.size for s in a.addressable_shards])
 
 
 options = {"reference": reference, "check": all_there}

@@ -141,13 +141,12 @@ def assert_hatched(view, start, end):
 
 def assert_slanting_inside(path, corners):
     """Fail unless the lines of a hatching slant and lie in its strip."""
-    lines = re.findall(r"M(\S+) (\S+)L(\S+) (\S+?)(?=M|$)", path.get("d"))
-    lines, edges = np.array(lines, float), np.roll(corners, -1, axis=0) - corners
-    np.testing.assert_allclose(*lines.reshape(-1, 2, 2).sum(-1).T, atol=0.1)
-    for point in lines.reshape(-1, 2):
-        away = point - corners
-        turns = edges[:, 0] * away[:, 1] - edges[:, 1] * away[:, 0]
-        turns /= np.linalg.norm(edges, axis=1)
+    points = np.array(re.findall(r"[^ML ]+", path.get("d")), float).reshape(-1, 2)
+    np.testing.assert_allclose(points[::2].sum(1), points[1::2].sum(1), atol=0.1)
+    sides = np.roll(corners, -1, axis=0) - corners
+    for point in points:
+        turns = np.linalg.det(np.stack([sides, point - corners], axis=1))
+        turns /= np.linalg.norm(sides, axis=1)
         assert (turns > -0.1).all() or (turns < 0.1).all()
 
 
