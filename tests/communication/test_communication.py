@@ -60,30 +60,25 @@ def test_a_collective_sends_what_its_formula_says(names, kind):
         assert {*collective.groups} == {*map(tuple, lines.reshape(-1, g).tolist())}
 
 
-@pytest.mark.parametrize("kind", [AUTO, AxisType.Explicit])
-def test_a_sum_of_everything_is_counted_and_does_not_run(kind):
-    mesh = mesh_of(4, 2, kind=kind)
-    program = measure(jnp.sum, blocks(mesh, 2**18, 2**19))  # four terabytes
+def test_a_sum_of_four_terabytes_is_counted_and_does_not_run():
+    program = measure(jnp.sum, blocks(mesh_of(4, 2), 2**18, 2**19))
     assert program.arguments == 2**40 * 4 // 8
-    assert {c.kind for c in program.collectives} == {"all-reduce"}
-    assert {name for c in program.collectives for name in c.axes} == {"x", "y"}
-    assert {c.bytes for c in program.collectives} == {4}
+    assert {(c.kind, c.bytes) for c in program.collectives} == {("all-reduce", 4)}
 
 
-def step(block):
-    return lax.psum(block, "x") * 0.5
+def loop_in_loop(block):
+    def step(_, block):
+        return lax.psum(block, "x") * 0.5
 
+    def four_steps(i, block):
+        return lax.fori_loop(0, 3, step, step(i, block))
 
-def scan_in_scan(block):
-    def outer(carry, _):
-        return lax.fori_loop(0, 3, lambda _, b: step(b), step(carry)), None
-
-    return lax.scan(outer, block, length=7)[0]
+    return lax.fori_loop(0, 7, four_steps, block)
 
 
 def test_a_loop_multiplies_what_stands_in_it(mesh):
     """XLA:TPU does not note trip counts: then the loop itself is read."""
-    compiled = jax.jit(manual(mesh, scan_in_scan)).lower(blocks(mesh)).compile()
+    compiled = jax.jit(manual(mesh, loop_in_loop)).lower(blocks(mesh)).compile()
     program = measure(compiled)
     assert program.counts == {"all-reduce": 7 + 7 * 3}
     assert sorted(c.times for c in program.collectives) == [7, 21]
@@ -156,7 +151,7 @@ def test_every_spelling_of_groups_is_understood(text, groups, axes):
     collective = program_of(
         f"ROOT %r = f32[8]{{0}} all-reduce(%p), channel_id=1, replica_groups={text}, "
         "use_global_device_ids=true, to_apply=%add"
-        ', metadata={op_name="jit(f)/x[(\\"a\\", {"}',
+        ', metadata={op_name="jit(f)/x[(\\"a\\", {"}'
     ).collectives[0]
     assert {*map(frozenset, collective.groups)} == {*map(frozenset, groups)}
     assert collective.axes == axes
@@ -283,7 +278,6 @@ def test_operands_of_a_tuple_count_and_what_moves_nothing_does_not():
     assert program.sent == 7 * 32
 
 
-KNOWN = ', backend_config={"known_trip_count":{"n":"3"},"b":{"n":"9"}}'
 QUOTED = r', backend_config="{\"known_trip_count\":{\"n\":\"3\"}}"'
 
 
@@ -337,7 +331,6 @@ def count_loop(counter, bound, direction, config="", fused=False):
         (((1, "multiply"), 100, "LT"), 7),
         (((0, "remainder"), 10, "LT"), None),
         (((0, "add"), 1_000_000, "LT"), None),  # too long to be stepped through
-        (((0, "add"), 10, "LT", KNOWN), 3),
         (((0, "add"), 10, "LT", QUOTED), 3),
     ],
     ids=itertools.count(),

@@ -12,15 +12,7 @@ from cases import each_week
 from on_devices import devices
 from test_modules import MODULES
 
-from examples import (
-    block_qr,
-    cholesky,
-    definite,
-    fft,
-    four_steps,
-    lu,
-    matmul,
-)
+from examples import block_qr, cholesky, definite, fft, four_steps, lu, matmul
 from examples.communication import measure
 
 BLOCKS, WHOLE = jax.P("x", "y"), jax.P()
