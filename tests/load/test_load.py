@@ -22,11 +22,7 @@ from examples.load import check_pieces, read_block, read_slices, scatter
 pytestmark = pytest.mark.processes
 P = jax.P
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {
-    "JAX_NUM_CPU_DEVICES": "2",
-    "JAX_PLATFORMS": "cpu",
-    "PYTHONPATH": str(ROOT / "src"),
-}
+SOURCES_PATH = {"PYTHONPATH": str(ROOT / "src")}
 READS = read_slices, read_block, scatter
 LAYOUTS = P("x", "y"), P(None, ("y", "x")), P()
 TABLE = np.arange(128, dtype=np.float32).reshape(16, 8)
@@ -67,8 +63,7 @@ def right(x, wanted=table):
 
 @pytest.fixture(scope="module")
 def group():
-    env = {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
-    with contextlib.closing(Group(4, 2, NAMES, env=env)) as four:
+    with contextlib.closing(Group(4, 2, NAMES, env=SOURCES_PATH)) as four:
         yield four
 
 
@@ -222,10 +217,11 @@ def test_a_source_that_one_process_cannot_read_leaves_no_other_waiting(four):
 # --------------------------------------------------------------------------------- MPI
 
 
-def run_with(env, *line):
-    options = {"capture_output": True, "text": True, "timeout": SLOW}
-    env = os.environ | env
-    return subprocess.run(line, check=False, cwd=ROOT, env=env, **options)
+def run_with_two_devices(*line, **variables):
+    two = {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
+    options = {"capture_output": True, "text": True, "timeout": SLOW, "cwd": ROOT}
+    env = os.environ | SOURCES_PATH | two | variables
+    return subprocess.run(line, check=False, env=env, **options)
 
 
 def test_mpi_sends_the_same_pieces():
@@ -233,7 +229,7 @@ def test_mpi_sends_the_same_pieces():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("install openmpi-bin")
     root = ["--allow-run-as-root"] * (os.getuid() == 0)
     line = ["mpirun", *root, "--oversubscribe", "-n", "4", sys.executable]
-    done = run_with(ENVIRONMENT, *line, "benchmarks/load_mpi.py")
+    done = run_with_two_devices(*line, "benchmarks/load_mpi.py")
     assert "4 processes, all pieces in place, sum 73536" in done.stdout, done.stderr
 
 
@@ -256,7 +252,7 @@ def test_a_way_is_measured_again_and_the_other_rows_stay(tmp_path):
     (tmp_path / "load.csv").write_text("\n".join([header, *mpi, ""]))
     ways = "memmap, rows", "MPI Scatterv", "MPI scatter"
     line = sys.executable, "benchmarks/bench_load.py", tmp_path, "16", *ways
-    done = run_with(ENVIRONMENT | {"PATH": ""}, *line)
+    done = run_with_two_devices(*line, PATH="")
     assert done.returncode == 0, done.stderr
     words = "skipped, for want of mpirun: apt-get install openmpi"
     assert done.stdout.count(words) == 2
