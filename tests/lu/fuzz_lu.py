@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fuzzing import Target, dtypes, make_tests, numbers_only
+from fuzzing import Target, dtypes, make_tests, numbers_only, sizes
 from hypothesis import strategies as st
 
 from examples import lu
@@ -26,9 +26,9 @@ def both(p, random):
     return *matrix(p, random), sides
 
 
-def target(name, call, answer, most=9, arrays=matrix, **more):
+def target(name, call, answer, arrays=matrix, **more):
     """A function of a matrix in blocks, small, as each case takes a compilation."""
-    choices = {"dtype": dtypes, "n": st.integers(1, most), "option": st.integers(0, 2)}
+    choices = {"dtype": dtypes, "n": sizes, "option": st.integers(0, 2)}
     choices["sides"] = st.sampled_from([(), (1,), (3,)])
     return Target(
         name=f"lu.{name}",
@@ -64,7 +64,6 @@ TARGETS = (
         "solve",
         lambda p: lambda a, b: lu.solve(a, b, refine=p["option"] % 2),
         lambda p, a, b: np.linalg.solve(a, b),
-        most=13,
         arrays=both,
         differentiate=(0, 1),
     ),
@@ -72,7 +71,6 @@ TARGETS = (
         "lu_solve",
         lambda p: lambda a, b: lu.lu_solve(lu.lu_factor(a), b, p["option"]),
         lambda p, a, b: np.linalg.solve([a, a.T, a.conj().T][p["option"]], b),
-        most=13,
         arrays=both,
         differentiate=(0, 1),
     ),
@@ -80,7 +78,6 @@ TARGETS = (
         "lu_factor",
         lambda p: lambda a: lu.lu_solve(lu.lu_factor(a), a),
         lambda p, a: a,
-        most=13,
         under=NO_GRADIENT,
         check=is_identity,
     ),
@@ -88,7 +85,6 @@ TARGETS = (
         "first_zero_pivot",
         lambda p: lambda a: lu.first_zero_pivot(lu.lu_factor(a)),
         lambda p, a: -1,
-        most=13,
         under=NO_GRADIENT,
     ),
     target("lu_slogdet", lambda p: lambda a: lu.lu_slogdet(lu.lu_factor(a)), slogdet),

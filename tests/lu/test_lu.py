@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from cases import each_week
+from fft.test_fft import lies
 from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, distribute, noise, scaled_residual
 
@@ -68,25 +69,17 @@ def test_factors_multiply_to_a_and_solve_its_equations(mesh, kind, n, dtype):
         factors, lower, upper, expected = factor_in_order(a)
         x = solve(distribute(a), b)
         assert_agreed(factors.lu, factors.permutation, x)
-        blocks = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
-        assert factors.lu.sharding.is_equivalent_to(blocks, 2)
+        assert lies(factors.lu, BLOCKS)
         assert factors.permutation.sharding.is_fully_replicated
         assert x.sharding.is_fully_replicated
         for trans, matrix in enumerate([a, a.T, a.conj().T] if n == 24 else [a]):
             y = lu_solve(factors, b, trans)
             assert scaled_residual(matrix, y, b) < 16 * EPS
+        np.testing.assert_allclose(lu_slogdet(factors), np.linalg.slogdet(a))
     assert scaled_residual(a, x, b) < 16 * EPS
     assert sorted(np.ravel(factors.permutation)) == [*range(len(lower))]
     np.testing.assert_allclose(lower @ upper, expected, atol=1e-12)
     assert np.abs(lower).max() <= (1 if mesh[0] == 1 else 8)
-
-
-def test_every_block_takes_part_in_every_step():
-    """Column c of block y comes in step c // (width / Y), on a mesh that divides."""
-    with devices((2, 4)):
-        order = np.asarray(lu.elimination_order(64, "y"))
-    assert [sorted(strip // 16) for strip in order] == [[0, 1, 2, 3]] * 16
-    np.testing.assert_array_equal(order % 16, np.indices((16, 4))[0])
 
 
 N = 70  # with several windows, and a panel that has to be filled up
@@ -313,14 +306,14 @@ def test_a_batch_lies_along_an_axis_of_its_own(kind, other, mapped):
 def test_a_shard_map_over_other_axes_may_be_around_it():
     a = noise(2, 8, 8)
     specs = {"in_specs": jax.P("batch"), "out_specs": jax.P("batch")}
+
+    @jax.jit
+    @jax.shard_map(axis_names={"batch"}, check_vma=False, **specs)
+    def around(a):
+        return slogdet(a[0], NAMES)[1][None]
+
     with users_mesh(AUTO, AUTO):
-        around = jax.shard_map(
-            lambda a: slogdet(a[0], NAMES)[1][None],
-            axis_names={"batch"},
-            check_vma=False,
-            **specs,
-        )
-        found = jax.jit(around)(a)
+        found = around(a)
     np.testing.assert_allclose(found, np.linalg.slogdet(a)[1], rtol=1e-10)
 
 
@@ -345,26 +338,6 @@ def test_the_cost_is_near_its_leading_terms(mesh, n, loops):
     assert parts["tournaments"] == 8 * n * (width + 1) * (x - 1)
 
 
-def test_the_matrix_stays_where_it_is():
-    n = 1024
-    with devices((2, 4)):
-        a = jax.ShapeDtypeStruct((n, n), np.float64, sharding=BLOCKS)
-        program = measure(solve, a, jax.ShapeDtypeStruct((n,), np.float64))
-    blocks = 3.0 if jax.__version_info__ >= (0, 12) else 3.5  # XLA copied more
-    assert program.temporaries < blocks * 8 * n * n / 8
-    assert all(step.bytes <= 8 * n * n / 32 for step in program.collectives)
-
-
-def test_the_program_does_not_grow_with_n():
-    def length(n):
-        a = jax.ShapeDtypeStruct((n, n), np.float32, sharding=BLOCKS)
-        b = jax.ShapeDtypeStruct((n,), np.float32)
-        return jax.jit(solve).lower(a, b).as_text().count("\n")
-
-    with devices((2, 4)):
-        assert length(32768) < 1.01 * length(2048)  # of lines
-
-
 # --------------------------------------------------------------------- what is refused
 
 
@@ -384,9 +357,7 @@ def push_without_a():
     [
         (lambda: lu_factor([[1.0]]), "a is a list: pass an array of JAX or NumPy"),
         (lambda: solve(A[:3], B), r"a \(3, 4\) is no square matrix: pass \[N, N\]"),
-        (lambda: slogdet(A[None]), r"a \(1, 4, 4\) is no square matrix"),
         (lambda: lu.det(A.astype(int)), "int64 has no LU here: pass one of float32"),
-        (lambda: lu_factor(jnp.asarray(A, "bfloat16")), "bfloat16 has no LU here"),
         (lambda: solve(A.astype(object), B), "object has no LU here"),
         (lambda: solve(A, [1.0]), "b is a list: pass an array of JAX or NumPy"),
         (lambda: solve(A, np.ones(5)), r"\(5,\) does not fit 4 equations: pass \[4\]"),
