@@ -11,10 +11,7 @@ from posixpath import dirname, normpath, relpath
 
 STYLES, SCRIPTS = "_static/bundle.css", "_static/bundle.js"
 THEME_STYLES = "_static/basic.css", "_static/styles/pydata-sphinx-theme.css"
-THEME_SCRIPTS = (
-    "_static/scripts/bootstrap.js",
-    "_static/scripts/pydata-sphinx-theme.js",
-)
+THEME_SCRIPTS = "_static/scripts/bootstrap.js", "_static/scripts/pydata-sphinx-theme.js"
 ICONS = "angle-left angle-right arrow-up bars circle-half-stroke code download file"
 ICONS += " list magnifying-glass moon play print rocket sun"  # of 1970
 ICON = re.compile(r"(?:\.fa-[\w-]+,?)+\{--fa:[^}]*\}")

@@ -117,17 +117,14 @@ def play_pages(app, env, names):
             reader = "execution.read_played", {"file": file}, False
             env.mystnb_config.custom_formats[str(page.file)] = reader
             if not file.exists():
-                jobs.append((page, file, find_kernel(app, page)))
+                kernel = "python3"
+                if kernels := app.config.execution_kernels:
+                    kernel = play.make_kernel(tuple(page.needs), Path(kernels))
+                jobs.append((page, file, kernel))
     jobs.sort(key=lambda job: job[0].file.name)  # pages that wait, among others
     with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
         list(pool.map(lambda job: store_page(app, *job), jobs))
     warn_of_missing(env)
-
-
-def find_kernel(app, page) -> str:
-    """Return the kernel of a page: with what it needs, where there is a folder."""
-    folder = app.config.execution_kernels
-    return play.make_kernel(tuple(page.needs), Path(folder)) if folder else "python3"
 
 
 def warn_of_missing(env):

@@ -7,7 +7,7 @@ Block   a part of its text: a cell, or another fence
 import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import groupby
+from itertools import chain, count, groupby
 from pathlib import Path
 from posixpath import normpath
 from typing import NamedTuple
@@ -176,7 +176,7 @@ class Page:
     @cached_property
     def blocks(self) -> list[Block]:
         """Its fenced parts."""
-        return [part for part in self.parts(read_block) if isinstance(part, Block)]
+        return [read_block(token) for token in self.tokens if token.type in FENCES]
 
     @cached_property
     def cells(self) -> list[Block]:
@@ -186,18 +186,14 @@ class Page:
             block = read_block(token)
             return block if block.code else source
 
+        forms = dict.fromkeys(FENCES, form) | {"front_matter": lambda *_: ""}
         found = []
-        for kind, parts in groupby(self.parts(form), type):
+        for kind, parts in groupby(rewrite(self.text, forms), type):
             if kind is Block:
                 found += parts
             elif text := "\n".join(parts).strip("\n"):
                 found.append(Block(text))
         return found
-
-    def parts(self, form) -> list:
-        """Return its lines below the front matter, and what `form` makes of fences."""
-        forms = dict.fromkeys(FENCES, form) | {"front_matter": lambda *_: ""}
-        return rewrite(self.text, forms)
 
     @property
     def code(self) -> list[Block]:
@@ -207,8 +203,7 @@ class Page:
     def modules(self, folder) -> list[Path]:
         """List the modules of `folder` that its cells name."""
         names = {name for cell in self.code for name in MODULE.findall(cell.source)}
-        files = (folder / f"{name}.py" for name in sorted(names))
-        return [file for file in files if file.exists()]
+        return [file for file in sorted(folder.glob("*.py")) if file.stem in names]
 
     @cached_property
     def exercises(self) -> list[Exercise]:
@@ -228,7 +223,7 @@ class Page:
         path, mark, anchor = target.partition("#")
         if ":" in path or not self.address:
             return target if ":" in path else ""
-        path = normpath(f"{self.name}/../{path}") if path else f"{self.name}.md"
+        path = normpath(f"{self.name}/../{path or self.file.name}")
         path = re.sub(r"\.md$", ".html", path)
         return f"{self.address.rstrip('/')}/{path}{mark}{anchor}"
 
@@ -242,10 +237,8 @@ def first_sentence(text) -> str:
 
 def unique_name(stem, taken) -> str:
     """Return a name, with a number if it is taken, and add it to those taken."""
-    name, number = stem, 1
-    while name in taken:
-        number += 1
-        name = f"{stem}-{number}"
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    name = next(name for name in names if name not in taken)
     taken.add(name)
     return name
 
