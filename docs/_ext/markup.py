@@ -1,22 +1,16 @@
-"""Add to the markup of pages what the style sheet, Pygments and readers need.
+"""Add to the markup of pages what the style sheet and readers need.
 
 A page with `wide: true` in its front matter has wide tables.
 """
 
 from pathlib import Path
-from typing import ClassVar
 
 from docutils import nodes
-from pygments.lexer import bygroups, inherit
-from pygments.lexers.python import PythonLexer
-from pygments.token import Keyword, Text
 from sphinx.directives.code import LiteralInclude
 from sphinx.util.docutils import SphinxDirective
 
 from book.export import source_of
 from book.predictions import read_answers
-
-MODES = {"auto", "explicit", "manual", "processes"}
 
 
 class Listing(LiteralInclude):
@@ -67,20 +61,11 @@ def raw(html):
     return nodes.raw("", html, format="html")
 
 
-class EveryLexer(PythonLexer):
-    """Python below a line that begins with `%%every`."""
-
-    tokens: ClassVar = {
-        "root": [(r"\A(%%every)(.*\n)", bygroups(Keyword, Text)), inherit]
-    }
-
-
 def add_classes(app, doctree):
     """Handle `doctree-read`: add the classes."""
     for badge in doctree.findall(nodes.inline):
-        word = badge.astext().lower()
-        if "sd-badge" in badge["classes"] and word in MODES:
-            badge["classes"].append(f"mode-{word}")
+        if "sd-badge" in badge["classes"]:
+            badge["classes"].append(f"mode-{badge.astext().lower()}")
     for line in doctree.findall(nodes.paragraph):
         alone = len(line) == 1 and isinstance(line[0], nodes.emphasis)
         if alone and line.astext().startswith("Before this page"):
@@ -90,17 +75,16 @@ def add_classes(app, doctree):
 
 
 def set_language(app, doctree):
-    """Handle `doctree-read`: set the language of cells that every process runs."""
+    """Handle `doctree-read`: color as Python what stands below `%%every`."""
     for code in doctree.findall(nodes.literal_block):
         if code.astext().startswith("%%every"):
-            code["language"] = "every"
+            code["language"] = "python"
 
 
 def setup(app):
-    """Register the directives, the language and the handler."""
+    """Register the directives and the handlers."""
     app.add_directive("literalinclude", Listing, override=True)
     app.add_directive("predict", Predict)
-    app.add_lexer("every", EveryLexer)
     app.connect("doctree-read", add_classes, priority=600)  # the metadata come at 500
     app.connect("doctree-read", set_language)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
