@@ -9,7 +9,7 @@ from cholesky.test_cholesky import definite
 from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, distribute, noise
 
-from examples.cholesky import cho_factor, cost
+from examples.cholesky import cho_factor
 from examples.communication import measure
 from examples.definite import cho_inv, cho_logdet, cho_solve_blocks
 
@@ -125,7 +125,7 @@ def test_a_batch_and_its_gradients_lie_on_an_axis_of_its_own():
 
 
 def test_no_device_holds_a_matrix_whole():
-    """Sweeps send L twice, b forwards, and x backwards twice, as a sum does."""
+    """Not for a gradient either."""
     n = 384
     with devices((2, 4)):
         spec = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
@@ -134,9 +134,6 @@ def test_no_device_holds_a_matrix_whole():
         program = measure(jax.grad(lambda a: cho_logdet(cho_factor(a))), a)
         assert program.temporaries < 4 * block
         assert max(step.bytes for step in program.collectives) < block / 4
-        words = 2 * (5 / 8) * (3 / 4) / 2 + (1 / 4 + 2 / 4) * 1 / 2
-        sent = program.sent - cost(cho_factor, a).sent
-        assert abs(sent / 4 / n**2 - words) < 0.2
 
 
 # -------------------------------------------------------------------------- errors
