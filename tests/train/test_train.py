@@ -12,6 +12,7 @@ from jax.sharding import AxisType
 from numpy.testing import assert_allclose
 
 from examples import train
+from examples.communication import measure
 from examples.train import NAMES, SPECS, create, init, loss, sharded_loss, train_step
 
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
@@ -144,6 +145,19 @@ def test_an_axis_of_the_other_type_changes_nothing(way, kinds):
         losses, _, state = descend(*begin(way), batch)
         assert_state_laid(state, SPECS[row])
     assert_allclose(losses, oracle()[0], rtol=2e-5)
+
+
+def test_the_state_is_made_in_place_on_auto_axes():
+    """The page measures it on Explicit ones."""
+    with devices((8, 1), AUTO):
+        start = create(
+            lambda key: init(key, 4, 64, 256), optax.adam(RATE), SPECS["sharded"]
+        )
+        program = measure(start, jax.random.key(0))
+    share = 3 * 4 * 4 * (2 * 64 * 256 + 256 + 64) / 8
+    assert program.counts == {}
+    assert program.outputs < 1.05 * share
+    assert program.outputs + program.temporaries < 2 * share
 
 
 def test_a_parameter_is_known_by_its_whole_path():
