@@ -91,7 +91,11 @@ PROCESSES = [  # options and code, what each process shows, what the build says
     (":fold: so\n%%every --raises E\nf()", [{"error": "E: 1"}], ""),
     (":fold: so\n%%every\nx", [{"value": "a", "html": "<table></table>"}], ""),
     (":fold: so\n%%every\nx", [{"printed": "5"}], "prints what nothing expects"),
-    (":check: so\n%%every\njudge(x).require()", [{"printed": "5"}], ""),
+    (
+        ":check: so\n%%every\nassert x",
+        [{"printed": "5"}],
+        "prints what nothing expects",
+    ),
 ]
 
 

@@ -21,7 +21,7 @@ MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.M)  # of no file of a 
 
 
 def read_file(folder, name) -> str:
-    """Return a file of the site as a part of a bundle; MyST-NB's may come later."""
+    """Return a file of the site as a part of a bundle; MyST-NB's comes at the end."""
     file = folder / name
     text = file.read_text("utf-8") if file.exists() else ""
     text = MAP.sub("", text)
@@ -52,6 +52,8 @@ def use_bundles(app, pagename, templatename, context, doctree):
     if not hasattr(app, "bundled"):
         sheets, scripts = [*THEME_STYLES, *sheets], [*scripts, *THEME_SCRIPTS]
         app.bundled = {STYLES: sheets, SCRIPTS: scripts}
+        for late in Path(app.outdir, "_static").glob("mystnb.*"):
+            late.unlink()  # of an older build: the digest is that of a new one
         write_bundles(app)  # now, since each page names its digest
     app.add_css_file(Path(STYLES).name)
     app.add_js_file(Path(SCRIPTS).name, loading_method="defer")

@@ -14,7 +14,7 @@ import difflib
 import re
 from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, OutputChecker
 
-ACCOUNTED_FOR = {"check", "expect", "hide-cell"}  # of text that a page states, or folds
+ACCOUNTED_FOR = {"expect", "hide-cell"}  # of text that a page states, or folds
 RICHER = {"text/html", "image/svg+xml", "image/png", "text/markdown", "text/latex"}
 BASE_CLASSES = {"IndivisibleError": "ValueError"}  # of JAX's errors, as pages state
 ANSI = re.compile(r"\x1b\[[\d;]*m")
