@@ -22,6 +22,9 @@ STARTS = (
 )
 FORBIDDEN = re.compile(  # praise of ease, shouting, and other words for processes
     r"\bsimply\b|\beasily\b|!\s|\bworkers?\b|tutorial\b"
+    # what travels is up to each compiler: name it, or say that one does so
+    r"|\bthe\s+compiler\s+(?:adds|copies|exchanges|gathers|inserts|moves|reduces|sends)\b",
+    re.I,
 )
 
 
