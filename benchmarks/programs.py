@@ -34,7 +34,8 @@ from book.page import pages
 from examples import communication
 from examples.machines import described
 
-TESTS = "tests/machines", "tests/test_records.py", "tests/test_pods.py"
+TESTS = [f"tests/test_{name}.py" for name in ("explorers", "pods", "records")]
+TESTS += ["tests/machines"]
 SIZES = {"arguments": "argument", "outputs": "output", "temporaries": "temp"}
 
 
