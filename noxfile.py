@@ -24,6 +24,7 @@ os.environ |= {
 }
 SITE = "docs/_build/html"
 SPHINX = "sphinx-build", "-j=auto", f"-d={SITE}.doctrees", "docs", SITE
+KERNELS = Path("docs/_build/kernels/requirements.lock")  # what they have
 STRICT = "-W", "--keep-going", "-n"  # every warning, of every page
 WORKERS = f"-n={min((os.cpu_count() or 1) + 1, 4)}", "--dist=worksteal"  # some wait
 FUZZ = "-o=python_files=fuzz_*.py", "--hypothesis-profile=brief"
@@ -69,7 +70,9 @@ def build_if_old(session):
 def docs(session):
     """Build the site; `-- --archive` packs it into a file, `--twice` compares two."""
     sync(session)
-    session.run_install("python", "tools/install_kernels.py")
+    lock = Path("requirements.lock").read_text()
+    if not KERNELS.exists() or KERNELS.read_text() != lock:  # else it takes 2 s
+        session.run_install("python", "tools/install_kernels.py")
     build(session)
     if "--archive" in session.posargs:
         session.run("python", "tools/archive.py", SITE)

@@ -23,9 +23,6 @@ from docutils.parsers.rst import directives
 from sources import load_files
 from sphinx.util.docutils import SphinxDirective
 
-FILES = Path(__file__).parent.glob("explorer_*.py")
-NAMES = [file.stem.removeprefix("explorer_") for file in FILES]
-
 
 def load(name):
     """Return the module of an explorer."""
@@ -87,7 +84,9 @@ class Explorer(SphinxDirective):
         classes = ["explorer", f"explorer-{name}", *self.options.get("class", ())]
         if exercise := self.options.get("exercise"):
             classes.append(f"answers-{exercise}")
-        content = self.parse_text_to_nodes(directive_text(self))
+        text = directive_text(self)
+        self.env.metadata[self.env.docname].setdefault("explorers", {})[name] = text
+        content = self.parse_text_to_nodes(text)
         place = nodes.container("", *content, classes=classes)
         for each in place.findall(nodes.table):
             each["classes"].append("answers")
@@ -127,11 +126,11 @@ def data_script(name) -> str:
     return f"(window.shardbook ??= {{}}).{name} = {data};\n"
 
 
-def write_data(app, error):
-    """Handle `build-finished`: write what the script looks up."""
+def write_data(app, pagename, templatename, context, doctree):
+    """Handle `html-page-context`: write what the script looks up on this page."""
     folder = Path(app.outdir, "_static/explorers")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in NAMES if not error else ():
+    for name in app.env.metadata.get(pagename, {}).get("explorers", ()):
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.js").write_text(data_script(name))
 
 
@@ -139,5 +138,5 @@ def setup(app):
     """Register the directive, its script and its data."""
     app.setup_extension("sources")
     app.add_directive("explorer", Explorer)
-    app.connect("build-finished", write_data)
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 4}
+    app.connect("html-page-context", write_data)
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 5}

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from book.page import Page
+from book.page import Page, read_page
 
 
 def page_of(env, name="") -> Page:
     """Return a page by its name in the site; without a name, the one that is read."""
     file, address = Path(env.doc2path(name or env.docname)), env.config.published
-    return Page(file, Path(env.srcdir), address)
+    return read_page(file, Path(env.srcdir), address)
 
 
 def make_text(env, make, *arguments) -> str:

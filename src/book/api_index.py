@@ -10,6 +10,7 @@ import ast
 import re
 from collections import Counter
 from functools import cache
+from itertools import chain
 
 from book import contents
 from book.error_index import headings, link
@@ -35,15 +36,15 @@ def parse(code) -> ast.Module:
     return ast.parse(MAGIC.sub("", code))
 
 
-def find_aliases(code) -> dict[str, str]:
+def find_aliases(page) -> dict[str, str]:
     """Return the short names of a page, of what it imports from JAX or names anew."""
     found = dict(ROOTS)
-    for node in ast.walk(parse(code)):
+    for node in chain.from_iterable(ast.walk(parse(c.source)) for c in page.code):
         if isinstance(node, ast.ImportFrom):
             found |= {n.asname or n.name: f"{node.module}.{n.name}" for n in node.names}
         elif isinstance(node, ast.Import):
             found |= {n.asname: n.name for n in node.names if n.asname}
-    for left, right in EQUAL.findall(code):  # as in P, S = jax.P, jax.S
+    for left, right in EQUAL.findall(page.text):  # as in P, S = jax.P, jax.S
         pairs = zip(left.split(", "), right.split(", "), strict=False)
         found |= {short: expand(name, found) for short, name in pairs}
     return found
@@ -51,12 +52,19 @@ def find_aliases(code) -> dict[str, str]:
 
 def dotted_names(node):
     """Yield the names in code, as they are written: `jax.lax.psum`."""
-    is_name = isinstance(node, ast.Name | ast.Attribute)
-    if is_name and re.fullmatch(r"[\w.]+", name := ast.unparse(node)):
+    if name := dotted_name(node):
         yield name
     else:
         for child in ast.iter_child_nodes(node):
             yield from dotted_names(child)
+
+
+def dotted_name(node) -> str:
+    """Return the name that a node is, or nothing."""
+    if isinstance(node, ast.Attribute):
+        start = dotted_name(node.value)
+        return f"{start}.{node.attr}" if start else ""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def expand(name, aliases) -> str:
@@ -83,7 +91,7 @@ def book_name(name) -> str:
 
 def count_names(page) -> dict[tuple, Counter]:
     """Return how many open cells of a section use a name: its title, anchor -> name."""
-    aliases = find_aliases("\n".join(each.source for each in page.code))
+    aliases = find_aliases(page)
     found = {}
     for cell in page.code:
         if not FOLDED & {*cell.options, *cell.tags}:

@@ -1,15 +1,15 @@
 """Read the contents of the book from `index.md`: each toctree is a part."""
 
-from book.page import Page
+from book.page import Page, read_page
 
 
 def parts(docs) -> list[tuple[str, list[Page]]]:
     """Return the caption of each part, and its pages, in order."""
-    blocks = Page(docs / "index.md", docs).blocks
+    blocks = read_page(docs / "index.md", docs).blocks
     return [
         (
             tree.options.get("caption", ""),
-            [Page(docs / f"{name}.md", docs) for name in tree.content.split()],
+            [read_page(docs / f"{name}.md", docs) for name in tree.content.split()],
         )
         for tree in blocks
         if tree.name == "toctree"

@@ -17,7 +17,7 @@ from posixpath import relpath
 from myst_parser.mdit_to_docutils.base import default_slugify
 
 from book import contents
-from book.page import Page, unique_name
+from book.page import Page, read_page, unique_name
 
 GROUPS = {
     "mesh": "Meshes, specs and places",
@@ -97,6 +97,7 @@ def raising_cells(page) -> list[RaisingCell]:
     return found
 
 
+@cache
 def headings(page) -> list[tuple[int, str, set[str]]]:
     """List the headings of a page: their lines, from 1, their texts, their anchors."""
     found, anchors = [], set()
@@ -191,7 +192,7 @@ def entry_links(entry, cells, page) -> str:
     found = {}
     for place in entry.page:
         name, _, anchor = place.partition("#")
-        other = Page(page.docs / f"{name}.md", page.docs)
+        other = read_page(page.docs / f"{name}.md", page.docs)
         titles = (title for _, title, anchors in headings(other) if anchor in anchors)
         found[next(titles, other.title)] = place
     for each in cells[:LINKS]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
 
+from book import contents
 from book.error_index import link
-from book.page import PAGES_OF_MODULES, Page, pages
+from book.page import PAGES_OF_MODULES, Page
 
 PACKAGE = "examples."
 PICTURES = "reference/data/modules.toml"
@@ -151,14 +152,13 @@ def old_names(docs, file) -> list[str]:
 def explaining_pages(file, others) -> list[Page]:
     """List the pages that bear a module's name or show some of its code, these last."""
     shown = f"src/examples/{file.name}"
-    found = (page for page in others if page.name != "index")
-    found = [p for p in found if p.file.stem == file.stem or shown in p.text]
-    return sorted(found, key=lambda page: page.file.stem != file.stem)
+    found = [p for p in others if p.file.stem == file.stem or shown in p.text]
+    return sorted(found, key=lambda page: (page.file.stem != file.stem, page.name))
 
 
 def facts(file, page) -> dict[str, str]:
     """Return what the list and the page of a module both say of it."""
-    others = explaining_pages(file, pages(page.docs))
+    others = explaining_pages(file, contents.pages(page.docs))
     links = [link(other.title, other.name, page) for other in others]
     return {
         "name": file.stem,

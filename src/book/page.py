@@ -6,7 +6,7 @@ Block   a part of its text: a cell, or another fence
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain, count, groupby
 from pathlib import Path
 from posixpath import normpath
@@ -152,7 +152,7 @@ class Page:
         """Whether there are cells to run."""
         return "kernelspec" in self.front
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The first heading."""
         return re.search(r"^# (.+)", self.text, re.M)[1]
@@ -195,7 +195,7 @@ class Page:
                 found.append(Block(text))
         return found
 
-    @property
+    @cached_property
     def code(self) -> list[Block]:
         """Its cells that run."""
         return [cell for cell in self.cells if cell.code]
@@ -243,11 +243,22 @@ def unique_name(stem, taken) -> str:
     return name
 
 
+@cache
+def make_page(file, docs, address, changed) -> Page:
+    """Return the one page of a file that changed last at a time."""
+    return Page(file, docs, address)
+
+
+def read_page(file, docs, address="") -> Page:
+    """Return the page of a file: until it changes, the same one, which is read once."""
+    return make_page(file, docs, address, file.stat().st_mtime_ns)
+
+
 def pages(docs) -> list[Page]:
     """Return all pages of a folder, by their names, without those of modules."""
     files = [*docs.glob("*.md"), *docs.glob("[!_]*/**/*.md")]  # not those in _build
     modules = docs / PAGES_OF_MODULES
-    return [Page(file, docs) for file in sorted(files) if file.parent != modules]
+    return [read_page(file, docs) for file in sorted(files) if file.parent != modules]
 
 
 def option_lines(lines, cell, names) -> list[int]:

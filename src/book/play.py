@@ -26,7 +26,9 @@ from uv import find_uv_bin
 from book import exercises, export, marks
 
 OWN = re.compile(r"JAX_|XLA_|TF_|PYTHON|IPYTHON|MATPLOTLIB|OPENBLAS")  # not a reader's
-XLA_FLAGS = (  # a collective waits for a device that stands still
+XLA_FLAGS = (
+    "--xla_backend_optimization_level=0 "  # of LLVM, after all that pages show of XLA
+    # a collective waits for a device that stands still
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600 "
     "--xla_cpu_collective_call_terminate_timeout_seconds=900"
 )
