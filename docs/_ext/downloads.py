@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}.ipynb"
 
 
-def launches(name, repository) -> dict[str, str]:
-    """Return the places that run a page, with their addresses."""
+def colab_url(name, repository) -> str:
+    """Return the address that runs a page on Colab."""
     place = repository.removesuffix(".git").partition("github.com/")[2]
-    return {"Colab": COLAB.format(place, name)}
+    return COLAB.format(place, name)
 
 
 def add_page(app, pagename, templatename, context, doctree):
@@ -37,7 +37,7 @@ def add_page(app, pagename, templatename, context, doctree):
         meta = {"og:description": page.description}
         context["meta"] = (context.get("meta") or {}) | meta
     if page.is_notebook and app.config.published and app.config.repository:
-        context["launches"] = launches(pagename, app.config.repository)
+        context["colab"] = colab_url(pagename, app.config.repository)
     try:
         write_page(app, page, Path(app.outdir, pagename))
     except ValueError as error:

@@ -9,7 +9,7 @@ from html import escape
 from posixpath import basename
 
 from docutils import nodes
-from downloads import launches
+from downloads import colab_url
 from sources import page_of
 from sphinx.transforms import SphinxTransform
 
@@ -38,8 +38,8 @@ def links_html(config, page, exercise) -> str:
     if config.published and config.repository:
         tags = {"exercise", exercise.name}
         cell = next(n for n, cell in enumerate(page.cells, 1) if tags <= {*cell.tags})
-        colab = launches(page.name, config.repository)["Colab"]
-        url = escape(f"{colab}#scrollTo=cell-{cell}")
+        url = colab_url(page.name, config.repository)
+        url = escape(f"{url}#scrollTo=cell-{cell}")
         links += f', or <a href="{url}" target="_blank">run it on Colab</a>'
     return f'<p class="to-notebook d-print-none">{links}.</p>'
 
