@@ -3,13 +3,13 @@
 The questions and their right pages stand in `tests/search`; so does how it was tuned.
 """
 
-import csv
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
-from built_site import FILES, OVERFLOW, audit
+from built_site import FILES, OVERFLOW, audit, set_look
+from records import read_table
 from search_index import KEYWORDS
 
 from book import error_index
@@ -28,6 +28,7 @@ PASTE = """(field, text) => {
     data.setData("text", text);
     const event = {clipboardData: data, bubbles: true, cancelable: true};
     field.dispatchEvent(new ClipboardEvent("paste", event))}"""
+HALO = "#find-results a[href*='per-device/halo']"
 NAME = "process_allgather"
 FRAME = '  File "/home/me/jax/_src/core.py", line 7, in bind\n    return f(*args)\n'
 MESSAGE = "spans non-addressable (non process local) devices"
@@ -60,14 +61,13 @@ def results(visit, texts):
 
 def ask(visit, half, file):
     """Return the right places for each question of one half, and its results."""
-    with (ASKED / file).open(newline="") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["set"] == half]
+    rows = [row for row in read_table(ASKED / file) if row["set"] == half]
     rows = [row for row in rows if row["pages"]]
-    texts = [row.get("line") or row["query"] for row in rows]
-    places = [{*map(address, row["pages"].split())} for row in rows]
-    places = [own | entries(text) for own, text in zip(places, texts, strict=True)]
     assert len(rows) > 10
-    return [*zip(places, results(visit, texts), strict=True)]
+    texts = [row.get("line") or row["query"] for row in rows]
+    places = ({*map(address, row["pages"].split())} for row in rows)
+    right = [own | entries(text) for own, text in zip(places, texts, strict=True)]
+    return [*zip(right, results(visit, texts), strict=True)]
 
 
 def page_or_entry(link):
@@ -88,9 +88,7 @@ def share(asked, count, of=str):
 def test_errors_names_and_questions_lead_to_their_pages(visit, half):
     errors = ask(visit, half, "errors.csv")
     assert share(errors, 3, page_or_entry) >= 0.9
-    behind = [
-        (wanted, [e for e in links if ERRORS not in e]) for wanted, links in errors
-    ]
+    behind = [(right, [e for e in links if ERRORS not in e]) for right, links in errors]
     assert share(behind, 3, page_or_entry) >= 0.85
     names = ask(visit, half, "api.csv")
     assert share(names, 1) >= 0.8
@@ -110,8 +108,7 @@ def test_titles_of_threads_lead_to_their_pages(visit):
 def test_keywords_and_tasks_are_of_sections_that_are_there(visit):
     """Of a page that was renamed they would be lost without a word."""
     places = {*visit().open("search.html").evaluate(PLACES)}
-    with (ASKED / "tasks.csv").open(newline="") as lines:
-        wanted = " ".join(row["pages"] for row in csv.DictReader(lines)).split()
+    wanted = " ".join(row["pages"] for row in read_table(ASKED / "tasks.csv")).split()
     keywords = tomllib.loads(KEYWORDS.read_text())
     assert {*map(address, [*wanted, *keywords])} <= places
 
@@ -153,7 +150,7 @@ def test_a_result_has_page_and_section_and_shows_the_words_found(visit, window):
 
 
 def test_a_long_traceback_is_searched_by_its_message(visit):
-    """The address holds the question."""
+    """The address holds the question; what is found fits."""
     screen = search(visit, TRACEBACK)
     assert len(screen.url) < 3000
     first = screen.locator("#find-results li").first
@@ -164,6 +161,10 @@ def test_a_long_traceback_is_searched_by_its_message(visit):
     screen.reload()
     first.wait_for()
     assert first.inner_text() == words
+    for look in ("light", 1280), ("dark", 390):
+        set_look(screen, *look)
+        assert not screen.evaluate(OVERFLOW), look
+        assert audit(screen) == [], look
 
 
 # -------------------------------------------------------------------- how it behaves
@@ -176,7 +177,7 @@ def test_a_key_leads_to_the_field_and_enter_to_the_results(visit):
     screen.keyboard.type("halo exchange")
     screen.keyboard.press("Enter")
     screen.wait_for_url("**/search.html?q=halo+exchange")
-    screen.locator("#find-results a[href*='per-device/halo']").first.wait_for()
+    screen.locator(HALO).first.wait_for()
     screen.keyboard.press("Tab")
     screen.keyboard.press("Tab")
     assert screen.evaluate("document.activeElement.closest('#find-results') != null")
@@ -200,7 +201,7 @@ def test_what_is_typed_before_the_scripts_are_there_stays(visit, server, page, k
     screen.unroute(scripts)  # lets them go on
     screen.wait_for_function("document.activeElement?.value == 'halo exchange'")
     screen.keyboard.press("Enter")
-    screen.locator("#find-results a[href*='per-device/halo']").first.wait_for()
+    screen.locator(HALO).first.wait_for()
 
 
 def test_a_field_of_one_line_takes_the_message_of_a_traceback(visit):
@@ -210,13 +211,6 @@ def test_a_field_of_one_line_takes_the_message_of_a_traceback(visit):
     text = field.input_value()
     assert text.startswith("RuntimeError: Fetching value for `jax.Array` that spans")
     assert "padding" not in text
-
-
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_results_fit_and_are_accessible(visit, scheme, width):
-    screen = search(visit, TRACEBACK, scheme=scheme, width=width)
-    assert not screen.evaluate(OVERFLOW)
-    assert audit(screen) == []
 
 
 def test_without_script_the_page_says_where_else_to_look(visit):
