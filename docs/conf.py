@@ -5,7 +5,7 @@ from pathlib import Path
 
 import execution
 
-from book import facts, play, program_table
+from book import play, program_table
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -36,18 +36,19 @@ extensions = [
     "error_directives",
     "exercise_index",
     "explorers",
-    "front_page",
     "markup",
+    "module_pictures",
     "myst_nb",
     "plots",
     "reference_pages",
     "search_index",
-    "sphinx.ext.autodoc",
+    "sidebar",
     "sphinx.ext.githubpages",
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
     "svgmath",
+    "texts",
     *["sphinxext.opengraph"] * bool(published),  # what a shared link shows
 ]
 ogp_site_url, ogp_enable_meta_description = f"{published}/", False
@@ -64,8 +65,7 @@ intersphinx_mapping = {  # kept here, so that no build asks for them
     "python": ("https://docs.python.org/3", "_inventories/python.inv"),
 }
 exclude_patterns = ["_build"]
-myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
-myst_substitutions = facts.substitutions()  # such as {{jax}}
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 running = DOCS / "matplotlibrc", ROOT / "requirements.lock", play.HOOK
@@ -89,8 +89,10 @@ html_theme = "sphinx_book_theme"
 html_logo = html_favicon = "_static/logo.svg"
 html_math_renderer = "svg"
 html_static_path = ["_static"]
-html_css_files = ["site.css", "figures.css", "explore.css"]
-html_js_files = ["cells.js", "player.js", "predict.js"]
+html_css_files = ["site.css", "figures.css", "explore.css", "filter.css"]
+html_js_files = ["player.js", "cells.js", "predict.js", "explore.js"]
+html_js_files += ["find.js", "filter.js"]
+html_additional_pages = {"search": "search.html"}  # of results
 html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_domain_indices = html_use_index = False

@@ -41,7 +41,7 @@ def test_tables_stand_in_the_markdown_of_a_page():
     for name, line in LINES.items():
         blocks = Page(DOCS / f"{name}.md", DOCS).blocks
         block = next(block for block in blocks if block.name == "explorer")
-        assert line in explorers.directive_text(block).splitlines()
+        assert line in explorers.tables_text(block).splitlines()
 
 
 def test_every_question_has_an_answer():

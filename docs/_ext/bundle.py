@@ -1,8 +1,8 @@
 """Bundle what all pages load into one style sheet and one script, not 24 files.
 
 Each request costs a journey there and back, and a page stays white while a style sheet
-is missing; scripts stand at its end. A file that only some pages ask for stays apart.
-The theme loads its own files by a template, which `_templates/bundled` replaces.
+is missing; scripts stand at its end. The theme loads its own files by a template, which
+`_templates/bundled` replaces.
 """
 
 import re
@@ -42,32 +42,28 @@ def write_bundles(app, exception=None):
 
 
 def use_bundles(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`, last: a page loads the bundles and its own files.
+    """Handle `html-page-context`, last: a page loads the bundles alone.
 
     The theme's lines of script are for a menu of versions, which no page has.
     """
-    names = app.env.metadata.get(pagename, {}).get("files", ())
-    sheets, own_sheets = split_files(context["css_files"], names)
-    scripts, own_scripts = split_files(context["script_files"], names)
     if not hasattr(app, "bundled"):
-        sheets, scripts = [*THEME_STYLES, *sheets], [*scripts, *THEME_SCRIPTS]
+        sheets = [*THEME_STYLES, *file_names(context["css_files"])]
+        scripts = [*file_names(context["script_files"]), *THEME_SCRIPTS]
         app.bundled = {STYLES: sheets, SCRIPTS: scripts}
         for late in Path(app.outdir, "_static").glob("mystnb.*"):
             late.unlink()  # of an older build: the digest is that of a new one
         write_bundles(app)  # now, since each page names its digest
     app.add_css_file(Path(STYLES).name)
     app.add_js_file(Path(SCRIPTS).name, loading_method="defer")
-    context["css_files"] = [context["css_files"][-1], *own_sheets]
-    context["scripts_last"] = [context["script_files"][-1], *own_scripts]
+    context["css_files"] = context["css_files"][-1:]
+    context["scripts_last"] = context["script_files"][-1:]
     context["script_files"] = []
 
 
-def split_files(files, names) -> tuple[list[str], list]:
-    """Return the names of files for all pages, in order, and a page's own files."""
-    own = [file for file in files if Path(str(file.filename)).name in names]
-    others = (file for file in files if file.filename and file not in own)
-    ordered = sorted(others, key=lambda file: file.priority)
-    return [str(file.filename) for file in ordered], own
+def file_names(files) -> list[str]:
+    """Return the names of files in the order in which a page loads them."""
+    ordered = sorted(files, key=lambda file: file.priority)
+    return [str(file.filename) for file in ordered if file.filename]
 
 
 def setup(app):

@@ -9,6 +9,7 @@ from pathlib import Path
 from posixpath import basename
 from shutil import copy
 
+import explorers
 import module_pictures
 import nbformat
 from execution import outputs_of, played_notebook
@@ -74,7 +75,7 @@ def format_llms(app, modules) -> str:
     """Return for machines what the front page shows, and lists of pages and modules."""
     start = f"{app.config.published.rstrip('/')}/" if app.config.published else ""
     root, name = page_of(app.env, app.config.root_doc), app.config.project
-    sent = app.env.metadata[root.name].get("explorers", {}).get("sends", "")
+    sent = explorers.format_tables(explorers.load("sends").few())
     lines = [f"# {name}", "", f"> {root.description}", "", sent]
     for caption, pages in contents.parts(Path(app.srcdir)):
         lines += ["", f"## {caption or name}", ""]

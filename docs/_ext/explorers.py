@@ -1,6 +1,6 @@
 """Explorers: forms that look up stored answers of JAX and its compilers.
 
-The directive `{explorer} NAME` becomes tables of answers, which stand there without
+The directive `{explorer} NAME` stands for tables of answers, which a reader has without
 script, on paper and in the Markdown of a page; with `:exercise: TAG` there are none.
 `_static/explore.js` puts a form in their place, and loads `_static/explorers/NAME.js`:
 a page that was opened as a file can read data of a script only. `explorer_NAME.py` has
@@ -18,10 +18,8 @@ from html import escape
 from importlib import import_module
 from pathlib import Path
 
-from docutils import nodes
-from docutils.parsers.rst import directives
-from sources import load_files
-from sphinx.util.docutils import SphinxDirective
+FILES = Path(__file__).parent.glob("explorer_*.py")
+NAMES = [file.stem.removeprefix("explorer_") for file in FILES]
 
 
 def load(name):
@@ -46,12 +44,23 @@ def spec_code(text) -> str:
     return f"P({', '.join(map(entry_code, text.split(',')))})"
 
 
-def directive_text(directive) -> str:
-    """Return the tables of an explorer as Markdown, for its argument and options."""
-    options, explorer = directive.options, load(directive.argument)
-    if "exercise" in options:
+def tables_text(block) -> str:
+    """Return the tables of an explorer as Markdown."""
+    explorer = load(block.argument)
+    if "exercise" in block.options:
         return ""
-    return format_tables(explorer.few() if "few" in options else explorer.tables())
+    return format_tables(
+        explorer.few() if "few" in block.options else explorer.tables()
+    )
+
+
+def place_text(block) -> str:
+    """Return the place of an explorer, in which a script replaces the tables."""
+    names = ["explorer", f"explorer-{block.argument}", block.options.get("class", "")]
+    if exercise := block.options.get("exercise"):
+        names.append(f"answers-{exercise}")
+    start = f'<div class="{" ".join(filter(None, names))}">'
+    return f"{start}\n\n{tables_text(block)}\n\n</div>"
 
 
 def format_tables(tables) -> str:
@@ -63,34 +72,6 @@ def table(head, *body) -> str:
     """Return rows as a Markdown table."""
     first, *others = (f"| {' | '.join(row)} |" for row in (head, *body))
     return "\n".join([first, "|---" * len(head) + "|", *others])
-
-
-class Explorer(SphinxDirective):
-    """An explorer, as tables that a script replaces."""
-
-    required_arguments = 1
-    option_spec = {  # noqa: RUF012
-        "class": directives.class_option,
-        "exercise": directives.unchanged_required,
-        "few": directives.flag,
-    }
-
-    def run(self):
-        """Return a place with the tables of the explorer."""
-        self.argument = name = self.arguments[0]
-        for file in load(name).__file__, load(name).SOURCE:
-            self.env.note_dependency(str(file))
-        load_files(self.env, "explore.js")
-        classes = ["explorer", f"explorer-{name}", *self.options.get("class", ())]
-        if exercise := self.options.get("exercise"):
-            classes.append(f"answers-{exercise}")
-        text = directive_text(self)
-        self.env.metadata[self.env.docname].setdefault("explorers", {})[name] = text
-        content = self.parse_text_to_nodes(text)
-        place = nodes.container("", *content, classes=classes)
-        for each in place.findall(nodes.table):
-            each["classes"].append("answers")
-        return [place]
 
 
 def code(text) -> str:
@@ -126,17 +107,15 @@ def data_script(name) -> str:
     return f"(window.shardbook ??= {{}}).{name} = {data};\n"
 
 
-def write_data(app, pagename, templatename, context, doctree):
-    """Handle `html-page-context`: write what the script looks up on this page."""
+def write_data(app, error):
+    """Handle `build-finished`: write what the script looks up."""
     folder = Path(app.outdir, "_static/explorers")
-    for name in app.env.metadata.get(pagename, {}).get("explorers", ()):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES if not error else ():
         (folder / f"{name}.js").write_text(data_script(name))
 
 
 def setup(app):
-    """Register the directive, its script and its data."""
-    app.setup_extension("sources")
-    app.add_directive("explorer", Explorer)
-    app.connect("html-page-context", write_data)
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 5}
+    """Register the handler."""
+    app.connect("build-finished", write_data)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,28 +3,10 @@
 A page with `wide: true` in its front matter has wide tables.
 """
 
-from pathlib import Path
-
 from docutils import nodes
-from sphinx.directives.code import LiteralInclude
 from sphinx.util.docutils import SphinxDirective
 
-from book.export import source_of
 from book.predictions import read_answers
-
-
-class Listing(LiteralInclude):
-    """A `literalinclude`; of a function with the first line of its docstring."""
-
-    def run(self):
-        """Return the code as a block."""
-        found = super().run()
-        if name := self.options.get("pyobject"):
-            _, path = self.env.relfn2path(self.arguments[0])
-            block = next(found[0].findall(nodes.literal_block))
-            block.rawsource = source_of(Path(path), name)
-            block.children = [nodes.Text(block.rawsource)]
-        return found
 
 
 class Predict(SphinxDirective):
@@ -82,8 +64,7 @@ def set_language(app, doctree):
 
 
 def setup(app):
-    """Register the directives and the handlers."""
-    app.add_directive("literalinclude", Listing, override=True)
+    """Register the directive and the handlers."""
     app.add_directive("predict", Predict)
     app.connect("doctree-read", add_classes, priority=600)  # the metadata come at 500
     app.connect("doctree-read", set_language)

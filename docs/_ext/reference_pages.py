@@ -1,51 +1,16 @@
-"""The directives of the reference whose text is made of other files, and docstrings.
-
-`module-reference`, `module-page`, `exercise-index` and `api-index` stand for MyST that
-notebooks and Markdown have, too: see the modules of `book` that write it.
-"""
+"""Targets in the lists of modules and of names, and the docstrings of modules."""
 
 import re
 
 from docutils import nodes
-from sources import make_text, page_of
+from sources import page_of
 from sphinx.ext.napoleon import GoogleDocstring
 from sphinx.transforms import SphinxTransform
 
-from book import api_index, exercise_list
-from book.module_reference import (
-    PACKAGE,
-    PAGES_OF_MODULES,
-    files,
-    objects,
-    old_names,
-    page_text,
-    table_text,
-)
-from book.page import FENCES, read_block, rewrite
+from book.module_reference import PACKAGE, PAGES_OF_MODULES, files, objects, old_names
 
-TEXTS = {
-    "api-index": api_index.index_text,
-    "exercise-index": exercise_list.index_text,
-    "module-page": page_text,
-    "module-reference": table_text,
-}
 NAMES = "reference/api_index"
 CODE = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)(?=(\w?))")  # perhaps with a plural's s
-
-
-def insert_texts(app, docname, source):
-    """Handle `source-read`: write the texts; they are made again when they change."""
-
-    def insert(token, text):
-        block = read_block(token, text)
-        if block.name not in TEXTS:
-            return text
-        arguments = [block.argument] if block.argument else []
-        return make_text(app.env, TEXTS[block.name], *arguments)
-
-    if any(f"{{{name}}}" in source[0] for name in TEXTS):
-        lines = rewrite(source[0], dict.fromkeys(FENCES, insert))
-        source[0] = "\n".join(lines)
 
 
 class Targets(SphinxTransform):
@@ -92,10 +57,8 @@ def convert_docstring(app, what, name, *details):
 
 
 def setup(app):
-    """Register the handlers and the transform."""
-    for name in "filters", "module_pictures", "sources", "sphinx.ext.autodoc":
-        app.setup_extension(name)
-    app.connect("source-read", insert_texts)
+    """Register the transform and the handler."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.add_transform(Targets)
     app.connect("autodoc-process-docstring", convert_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -23,7 +23,6 @@ INDEX = "find-index.js"
 KEYWORDS = Path(__file__).parents[1] / "reference/data/keywords.toml"
 LISTS = tuple(f"reference/{n}" for n in ("api_index", "atlas", "exercises", "modules"))
 ASIDE = {f"reference/{n}" for n in ("errors", "porting", "sends", "tables")} | {"index"}
-UNUSED = "_static/language_data.js", "_static/searchtools.js", "searchindex.js"
 PROSE, CODE, OUTPUT = "prose", "code", "output"
 WHOLE = 60  # lines: more is a file
 DRAWING = re.compile(r"<(svg|style|script)\b.*?</\1>", re.S)
@@ -104,7 +103,7 @@ def visible_children(node) -> list:
         return [*node.findall(addnodes.desc_name)]
     if node.get("nb_element") == "mime_bundle":
         return node.children[:1]  # the one that the site shows
-    if {"tag_exercise", "tag_solution"} & classes:
+    if {"tag_exercise", "tag_solution", "part-map", "ways"} & classes:
         return []
     if node.get("nb_element") == "cell_code" and {"check", "fold"} & classes:
         return [nodes.Text(node["prompt_show"]), *output_nodes(node)]
@@ -120,11 +119,6 @@ def disable_search(app):
     """Handle `builder-inited`: Sphinx writes neither its index nor its page."""
     if app.builder.format == "html":
         app.builder.search = False
-
-
-def add_search_page(app):
-    """Handle `html-collect-pages`: write the page of results."""
-    return [("search", {"title": "Search"}, "search.html")]
 
 
 def site_sections(app):
@@ -149,20 +143,16 @@ def site_sections(app):
 
 
 def write_index(app, exception):
-    """Handle `build-finished`: write the index; remove what Sphinx's search left."""
+    """Handle `build-finished`: write the index."""
     if exception or app.builder.format != "html":
         return
     text = json.dumps([*site_sections(app)], ensure_ascii=False, separators=(",", ":"))
     Path(app.outdir, INDEX).write_text(f"finder.sections = {text};\n", encoding="utf-8")
-    for name in UNUSED:
-        Path(app.outdir, name).unlink(missing_ok=True)
 
 
 def setup(app):
     """Register the handlers."""
-    app.add_js_file("find.js", loading_method="defer")
     app.connect("builder-inited", disable_search)
     app.connect("doctree-read", add_page, priority=900)  # after all that change a page
-    app.connect("html-collect-pages", add_search_page)
     app.connect("build-finished", write_index)
     return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 5}

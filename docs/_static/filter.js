@@ -5,23 +5,36 @@ const filters = {};
 // Show the fitting nodes, the sections that hold one, and open what folds them; null shows all.
 filters.show = (nodes, fitting) => {
   for (const node of nodes) node.hidden = fitting !== null && !fitting.includes(node);
-  const places = ["section:has(> h2, > h3)", "details"].flatMap(
-    kind => nodes.map(node => node.closest(kind)).filter(Boolean));
-  for (const place of new Set(places)) {
-    const holds = fitting?.some(node => place.contains(node));
+  const sections = nodes.map(node => node.closest("section:has(> h2, > h3)"));
+  const folds = nodes.map(node => node.querySelector("details") ?? node.closest("details"));
+  for (const place of new Set([...sections, ...folds].filter(Boolean))) {
+    const holds = fitting?.some(node => place.contains(node) || node.contains(place));
     place.wasOpen ??= place.open;
     if (place.matches("details")) place.open = holds ?? place.wasOpen;
     else place.hidden = holds === false;
   }
 };
 
-// Show all where a link leads to what is hidden.
-filters.reveal = (box, update) => {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!target?.closest("[hidden]")) return;
-  box.value = "";
-  update();
-  target.scrollIntoView();
+filters.target = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+
+// A form with a field: what fits is shown as one types, and all where a link leads to what is hidden.
+filters.addField = (place, words, box, show, ...others) => {
+  const label = element("label", { htmlFor: box.id }, words); // of player.js
+  const onsubmit = event => event.preventDefault();
+  place.append(element("form", { onsubmit }, label, box, ...others));
+  box.addEventListener("input", finder.delay(show));
+  const arrive = () => {
+    const target = filters.target();
+    if (target?.closest("[hidden]")) {
+      box.value = "";
+      show();
+      target.scrollIntoView();
+    }
+    target?.closest(".error-entry")?.querySelector("details").toggleAttribute("open", true);
+  };
+  show();
+  arrive();
+  addEventListener("hashchange", arrive);
 };
 
 // `<div class="list-filter" data-items="SELECTOR" data-what="modules">` is the place of a field
@@ -51,19 +64,21 @@ filters.addToList = place => {
   const { items: selector, what, try: offered = "" } = place.dataset;
   const items = [...place.closest("article").querySelectorAll(selector)].map(filters.item);
   const nodes = items.map(item => item.node);
-  const box = finder.element("input", {
+  const box = element("input", {
     id: `filter-${what}`, type: "search", autocomplete: "off", spellcheck: false,
   });
-  const count = finder.element("span", { className: "count", role: "status" });
+  const count = element("span", { className: "count", role: "status" });
   const words = () => filters.plain(box.value).split(" ").filter(Boolean);
   const buttons = offered.split(" ").filter(Boolean).map(word => {
     const onclick = () => {
-      const others = words().filter(each => each !== word);
-      box.value = (others.length < words().length ? others : [...others, word]).join(" ");
-      update();
+      const wanted = new Set(words());
+      if (!wanted.delete(word)) wanted.add(word);
+      box.value = [...wanted].join(" ");
+      show();
     };
-    return finder.element("button", { type: "button", onclick }, word);
+    return element("button", { type: "button", onclick }, word);
   });
+  const offers = element("div", { className: "offers", hidden: !offered }, "Try ", ...buttons);
 
   const show = () => {
     const wanted = words();
@@ -71,36 +86,21 @@ filters.addToList = place => {
     filters.show(nodes, wanted.length ? fitting.map(item => item.node) : null);
     for (const button of buttons) button.ariaPressed = String(wanted.includes(button.textContent));
     count.textContent = `${wanted.length ? `${fitting.length} of ` : ""}${items.length} ${what}`;
+    finder.setAddress("filter", box.value);
   };
-  const update = () => { show(); finder.setAddress("filter", box.value); };
+  const read = () => { box.value = new URLSearchParams(location.search).get("filter") ?? ""; };
 
-  const label = finder.element("label", { htmlFor: box.id }, `Filter the ${what}`);
-  const line = finder.element("div", { className: "line" }, label, box, count);
-  const offers = finder.element("div", { className: "offers", hidden: !offered }, "Try ", ...buttons);
-  const onsubmit = event => event.preventDefault();
-  place.append(finder.element("form", { onsubmit }, line, offers));
-  box.addEventListener("input", finder.delay(update));
-  const read = () => {
-    box.value = new URLSearchParams(location.search).get("filter") ?? "";
-    show();
-  };
   read();
-  addEventListener("popstate", read);
-  const arrive = () => filters.followMoved(place) || filters.reveal(box, update);
-  arrive();
-  addEventListener("hashchange", arrive);
+  filters.addField(place, `Filter the ${what}`, box, show, count, offers);
+  filters.followMoved(place);
+  addEventListener("popstate", () => { read(); show(); });
 };
 
 // Links to what stood on the list of modules when it had everything, as `#examples.lu.solve`,
-// lead to the page that the line of `lu` names first.
+// lead on to the page of the module.
 filters.followMoved = place => {
-  const name = decodeURIComponent(location.hash.slice(1));
-  const [, module] = /^(?:module-)?examples\.(\w+)/.exec(name) ?? [];
-  const target = [name, `module-examples.${module}`]
-    .map(each => document.getElementById(each)).find(Boolean);
-  const row = place.dataset.moved !== undefined && target?.closest(place.dataset.items);
-  if (row) location.replace(row.querySelector("a").href + (module ? `#${name}` : ""));
-  return row;
+  const row = place.dataset.moved !== undefined && filters.target()?.closest(place.dataset.items);
+  if (row) location.replace(row.querySelector("a").href + location.hash);
 };
 
 // On the page of errors the field takes a pasted one, and leaves the entries whose constant words
@@ -117,42 +117,28 @@ filters.errorPatterns = node => {
 filters.addToErrors = place => {
   const nodes = [...document.querySelectorAll(".error-entry, .own-errors li")];
   const patterns = new Map(nodes.map(node => [node, filters.errorPatterns(node)]));
-  const box = finder.element("textarea", {
+  const box = element("textarea", {
     id: "error-paste", rows: 5, spellcheck: false, placeholder: "ValueError: \u2026",
   });
-  const answer = finder.element("p", { className: "answer", role: "status" });
-  const label = finder.element("label", { htmlFor: box.id },
-    "Paste a message, with its traceback if you like; it stays in your browser.");
-  const clear = finder.element("button", { type: "reset", hidden: true }, "Show all");
-  const line = finder.element("div", { className: "told" }, answer, clear);
-  const form = finder.element("form", {}, label, box, line);
+  const answer = element("p", { className: "answer", role: "status" });
+  const onclick = () => { box.value = ""; show(); };
+  const clear = element("button", { type: "button", onclick }, "Show all");
+  const line = element("div", { className: "line" }, answer, clear);
 
   const show = () => {
     const text = finder.plain(box.value);
     const fitting = text ? nodes.filter(node => finder.fit(text, patterns.get(node))) : [];
     filters.show(nodes, fitting.length ? fitting : null);
-    for (const node of nodes) {
-      node.querySelector("details")?.toggleAttribute("open", fitting.includes(node));
-    }
     clear.hidden = !text;
     const query = new URLSearchParams({ q: finder.message(box.value).slice(0, 1500) });
     const href = `${place.dataset.search}?${query}`;
     if (!text) answer.replaceChildren();
     else if (fitting.length) answer.textContent = `${fitting.length} of ${nodes.length} entries.`;
     else answer.replaceChildren("No entry has these words. ",
-      finder.element("a", { href }, "Search the book"), ", or paste the last lines alone.");
+      element("a", { href }, "Search the book"), ", or paste the last lines alone.");
   };
-
-  place.append(form);
-  box.addEventListener("input", finder.delay(show));
-  form.addEventListener("reset", () => { box.value = ""; show(); });
-  const arrive = () => {
-    filters.reveal(box, show);
-    const entry = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    entry?.closest(".error-entry")?.querySelector("details").toggleAttribute("open", true);
-  };
-  arrive();
-  addEventListener("hashchange", arrive);
+  const words = "Paste a message, with its traceback if you like; it stays in your browser.";
+  filters.addField(place, words, box, show, line);
 };
 
 document.querySelectorAll(".list-filter").forEach(filters.addToList);

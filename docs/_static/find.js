@@ -155,15 +155,9 @@ finder.weighName = (name, typing) => {
 
 // -------------------------------------------------------------------------- results
 
-finder.element = (name, options = {}, ...children) => {
-  const node = Object.assign(document.createElement(name), options);
-  node.append(...children);
-  return node;
-};
-
 // A text as pieces, those that were found marked.
 finder.mark = (text, isFound) => text.split(finder.word).map(
-  (piece, n) => n % 2 && isFound(piece) ? finder.element("mark", {}, piece) : piece);
+  (piece, n) => n % 2 && isFound(piece) ? element("mark", {}, piece) : piece); // of player.js
 
 // The part of a section in which most of what was found stands together; of code the index has
 // words alone. Of an entry of the page of errors all: the cause and the cure.
@@ -181,9 +175,9 @@ finder.excerpt = ({ text, code = "", fit }, isFound) => {
 finder.item = result => {
   const isFound = word => finder.terms(word).some(term => result.terms.has(term));
   const title = result.title ? [" \u203a ", ...finder.mark(result.title, isFound)] : [];
-  const link = finder.element("a", { href: finder.root + result.href }, result.page, ...title);
-  const excerpt = finder.element("p", {}, ...finder.excerpt(result, isFound));
-  return finder.element("li", {}, link, excerpt);
+  const link = element("a", { href: finder.root + result.href }, result.page, ...title);
+  const excerpt = element("p", {}, ...finder.excerpt(result, isFound));
+  return element("li", {}, link, excerpt);
 };
 
 // --------------------------------------------------------------------------- the page
@@ -191,7 +185,7 @@ finder.item = result => {
 finder.script = file => new Promise((resolve, reject) => {
   const onerror = () => reject(new Error(`${file} could not be loaded`));
   document.head.append(
-    finder.element("script", { src: finder.root + file, onload: resolve, onerror }));
+    element("script", { src: finder.root + file, onload: resolve, onerror }));
 });
 finder.load = () => finder.ready ??= Promise.all(
   ["_static/vendor/minisearch.js", "find-index.js"].map(finder.script)).then(finder.build);

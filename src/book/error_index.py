@@ -32,6 +32,16 @@ GROUPS = {
 }
 GAP = 400  # characters that `...` may stand for
 LINKS = 4  # cells that an entry leads to
+ENTRY = """\
+:::{{container}} error-entry
+:name: error-{entry.name}
+
+{code} *{entry.kind}*
+
+{entry.means} **Do:** {entry.cure}
+
+{links}
+:::"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,6 @@ class RaisingCell:
     page: Page
     kind: str
     phrase: str
-    source: str
     line: int
     title: str
     anchor: str
@@ -92,8 +101,7 @@ def raising_cells(page) -> list[RaisingCell]:
             words = re.findall(r"[a-z]+", " ".join(error).lower())[:7]
             anchor = unique_name("-".join(["raises", *words]), taken)
             title = [text for line, text, _ in titles if line < cell.line][-1]
-            place = cell.source, cell.line, title, anchor
-            found.append(RaisingCell(page, *error, *place))
+            found.append(RaisingCell(page, *error, cell.line, title, anchor))
     return found
 
 
@@ -209,10 +217,11 @@ def index_text(page) -> str:
     found = []
     for group, title in GROUPS.items():
         found.append(f"(errors-{group})=\n\n## {title}")
-        for entry in entries_in(group, page.docs):
-            found.append(f"{format_code(entry.words)} *{entry.kind}*")
-            found.append(f"{entry.means} **Do:** {entry.cure}")
-            found.append(entry_links(entry, by_entry[entry.name], page))
+        for entry in read_table(page.docs)[0]:
+            if entry.group == group:
+                code = format_code(entry.words)
+                links = entry_links(entry, by_entry[entry.name], page)
+                found.append(ENTRY.format(entry=entry, code=code, links=links))
     found.append("(errors-own)=\n\n## Errors of the book's own modules")
     for module, cells in by_module.items():
         found += [f"**{module}**", "\n".join(own_line(each, page) for each in cells)]
@@ -228,8 +237,3 @@ def own_line(cell, page) -> str:
 def format_code(words) -> str:
     """Return words as code in Markdown; they may have backquotes in them."""
     return f"`` {words} ``" if "`" in words else f"`{words}`"
-
-
-def entries_in(group, docs) -> list[Entry]:
-    """List the entries of a group."""
-    return [entry for entry in read_table(docs)[0] if entry.group == group]

@@ -130,16 +130,21 @@ def include_file(block, page) -> str:
     return f"{marks}{block.options.get('language', 'python')}\n{code}\n{marks}"
 
 
-MADE = {  # directives that make their text -> their MyST, which may have others in it
+TEXTS = {  # directives that stand for a text -> its MyST, which may have others in it
     "api-index": lambda block, page: api_index.index_text(page),
+    "build-line": lambda block, page: reading_map.build_line(page),
     "error-index": lambda block, page: error_index.index_text(page),
     "exercise-index": lambda block, page: exercise_list.index_text(page),
-    "explorer": lambda block, page: explorers.directive_text(block),
+    "explorer": lambda block, page: explorers.place_text(block),
     "literalinclude": include_file,
     "module-page": lambda block, page: module_reference.page_text(page, block.argument),
     "module-reference": lambda block, page: module_reference.table_text(page),
-    "part-map": reading_map.directive_text,
-    "ways": reading_map.directive_text,
+    "part-map": lambda block, page: reading_map.map_text(page, block.content),
+    "ways": lambda block, page: reading_map.ways_text(page, block.content),
+}
+MADE = TEXTS | {  # the same for files
+    "build-line": lambda block, page: "",
+    "explorer": lambda block, page: explorers.tables_text(block),
 }
 
 

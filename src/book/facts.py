@@ -26,14 +26,9 @@ def facts() -> SimpleNamespace:
     )
 
 
-def substitutions() -> dict[str, str]:
-    """Return the facts that are text, by the names that pages write."""
-    return {name: fact for name, fact in vars(facts()).items() if isinstance(fact, str)}
-
-
 def fill_facts(text) -> str:
     """Return text with each `{{name}}` of a fact replaced by the fact."""
-    known = substitutions()
+    known = vars(facts())
     return re.sub(r"\{\{(\w+)\}\}", lambda name: known.get(name[1], name[0]), text)
 
 

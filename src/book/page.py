@@ -19,7 +19,7 @@ from myst_parser.parsers.mdit import create_md_parser
 from myst_parser.parsers.options import TokenizeError, options_to_items
 
 SYNTAX = MdParserConfig(
-    enable_extensions={"colon_fence", "dollarmath", "substitution"},
+    enable_extensions={"colon_fence", "dollarmath"},
     disable_syntax=["inline"],  # blocks are enough, and twice as fast
 )
 PARSER = create_md_parser(SYNTAX, RendererHTML)

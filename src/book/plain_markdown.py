@@ -22,7 +22,7 @@ DEFINED = re.compile(r"^(\S.*)\n +", re.M)  # a term of a glossary
 BOXES = "admonition", "dropdown"
 FORMS = {  # directive -> other MyST
     **dict.fromkeys(BOXES, lambda block: f"**{block.argument}**\n\n{block.content}"),
-    **dict.fromkeys(("build-line", "button-ref", "toctree"), lambda block: ""),
+    **dict.fromkeys(("button-ref", "toctree"), lambda block: ""),
     "container": lambda block: block.content,
     "glossary": lambda block: DEFINED.sub(r"- **\1**: ", block.content),
     "predict": predictions.to_markdown,

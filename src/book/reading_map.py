@@ -1,6 +1,6 @@
-"""The directives `part-map` and `ways`: an overview, from the book's contents.
+"""The overviews of the front page, in MyST: `part-map`, `ways` and `build-line`.
 
-`part-map` draws the parts. Each line has a part, the part that it builds on, and what
+`part-map` has the parts. Each line has a part, the part that it builds on, and what
 it answers; a part without an arrow is for looking up:
 
     Arrays < Start: Which device holds what?
@@ -14,14 +14,32 @@ one does there, and what one can do at the end:
 """
 
 import re
-from html import escape
-from posixpath import relpath
+import subprocess
+from textwrap import indent
 
-from book import contents
+from book import claims, contents
 from book.error_index import link
+from book.facts import ROOT, locked_version
+from book.page import Page, pages
 
 MINUTES = re.compile(r"^\*Before this page:.*?\bAbout\s+(\d+)\s+minutes\b", re.M | re.S)
 PART = re.compile(r"(?P<name>[^<:]+?)(?: < (?P<after>[^:]+))?: (?P<asks>.+)")
+STEP = re.compile(r"^- ([\w/-]+)", re.M)
+BOX = """\
+- **{link}**{after}\\
+  {asks}
+
+  <details><summary>{size}</summary>
+
+{pages}
+
+  </details>
+
+{following}"""
+LINE = """\
+<p class="build-line">This build{date} ran {cells:,} cells on {pages:,} pages with JAX \
+{jax}; {facts:,} facts were proved, and {exercises:,} exercises have answers that \
+pass.</p>"""
 
 
 def minutes(page) -> int:
@@ -44,107 +62,63 @@ def size(pages) -> str:
     return f"{len(pages)} page{'s' * (len(pages) > 1)}{time}"
 
 
-def code_html(text) -> str:
-    """Return a line of Markdown as HTML; of its marks it may have those of code."""
-    return re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
-
-
-def link_html(other, page, title="") -> str:
-    """Return a link from a page to another one."""
-    url = relpath(f"{other.name}.html", f"{page.name}/..")
-    title = code_html(title or other.title)
-    return f'<a class="reference internal" href="{url}">{title}</a>'
-
-
-def read_parts(content, docs) -> list[dict]:
-    """Return the parts of a map: their names, what they answer, and their pages."""
-    pages = dict(contents.parts(docs))
-    parts = [PART.fullmatch(line).groupdict() for line in content.splitlines()]
-    if [part["name"] for part in parts] != [*pages]:
-        raise ValueError(f"the map needs these parts, in order: {', '.join(pages)}")
-    return [part | {"pages": pages[part["name"]]} for part in parts]
-
-
-def map_html(page, content) -> str:
-    """Return the map as HTML: boxes in nested lists, between which arrows are drawn."""
-    parts = read_parts(content, page.docs)
+def map_text(page, content) -> str:
+    """Return the map: a list in which what builds on a part stands below it."""
+    own = dict(contents.parts(page.docs))
+    parts = [PART.fullmatch(line) for line in content.splitlines()]
 
     def list_parts(after):
-        own = [part for part in parts if part["after"] == after]
-        items = (f"<li>{box(p, page)}{list_parts(p['name'])}</li>" for p in own)
-        return f"<ul>{''.join(items)}</ul>" if own else ""
+        found = (part for part in parts if part["after"] == after)
+        return "\n".join(box(part) for part in found)
 
-    return f'<div class="part-map">{list_parts(None)}</div>'
-
-
-def box(part, page) -> str:
-    """Return the box of a part: its name, what it answers, its pages, which open."""
-    own, after = part["pages"], part["after"]
-    pages = "".join(f"<li>{link_html(each, page)}</li>" for each in own)
-    words = f'<span class="after">after {after}</span>' if after else ""
-    return (
-        f'<div class="part"><p class="name">{link_html(own[0], page, part["name"])} '
-        f"{words}</p><p>{code_html(part['asks'])}</p>"
-        f"<details><summary>{size(own)}</summary><ul>{pages}</ul></details></div>"
-    )
-
-
-def map_text(page, content) -> str:
-    """Return the map as a list in Markdown."""
-    lines = []
-    for part in read_parts(content, page.docs):
-        name = link(part["name"], part["pages"][0].name, page)
-        after = f"after {part['after']}; " if part["after"] else ""
-        lines.append(f"- **{name}** ({after}{size(part['pages'])}): {part['asks']}")
-    return "\n".join(lines)
-
-
-def read_ways(content, docs):
-    """Yield of each way its title, its pages with what is done there, and its end."""
-    known = {page.name: page for page in contents.pages(docs) if minutes(page)}
-    for text in content.strip().split("\n\n"):
-        title, *lines = text.splitlines()
-        steps = [line[2:].partition(": ") for line in lines if line.startswith("- ")]
-        if unknown := {name for name, *_ in steps} - known.keys():
-            raise ValueError(f"no pages whose heads state minutes: {sorted(unknown)}")
-        end = " ".join(line for line in lines if not line.startswith("- "))
-        yield title, {known[name]: does for name, _, does in steps}, end
-
-
-def ways_html(page, content) -> str:
-    """Return ways side by side as HTML."""
-    blocks = []
-    for title, steps, end in read_ways(content, page.docs):
-        listed = "".join(
-            f"<li>{link_html(other, page)} <small>{minutes(other)} min</small>"
-            f"{f'<br>{code_html(does)}' if does else ''}</li>"
-            for other, does in steps.items()
+    def box(part):
+        others = own[part["name"]]
+        listed = "\n".join(f"- {link(each.title, each.name, page)}" for each in others)
+        return BOX.format(
+            link=link(part["name"], others[0].name, page),
+            after=f" *after {part['after']}*" if part["after"] else "",
+            asks=part["asks"],
+            size=size(others),
+            pages=indent(listed, "  "),
+            following=indent(list_parts(part["name"]), "  "),
         )
-        blocks.append(
-            f'<div class="way"><p class="name">{code_html(title)} '
-            f"<small>{format_time(steps)}</small></p><ol>{listed}</ol>"
-            f"{f'<p>{code_html(end)}</p>' if end else ''}</div>"
-        )
-    return f'<div class="ways">{"".join(blocks)}</div>'
+
+    return f":::{{container}} part-map\n{list_parts(None)}\n:::"
 
 
 def ways_text(page, content) -> str:
-    """Return ways as lists in Markdown."""
-    blocks = []
-    for title, steps, end in read_ways(content, page.docs):
-        lines = []
-        for other, does in steps.items():
-            more = f" min: {does}" if does else " min"
-            place = link(other.title, other.name, page)
-            lines.append(f"- {place}, {minutes(other)}{more}")
-        blocks += [f"**{title}** ({format_time(steps)})", "\n".join(lines), end]
-    return "\n\n".join(filter(None, blocks))
+    """Return the ways, each a box with a list."""
+    found = [way_text(page, text) for text in content.strip().split("\n\n")]
+    return "\n".join(["::::{container} ways", *found, "::::"])
 
 
-HTML = {"part-map": map_html, "ways": ways_html}
-TEXT = {"part-map": map_text, "ways": ways_text}
+def way_text(page, text) -> str:
+    """Return a way: its title, its pages with their minutes, its end."""
+    steps = {
+        name: Page(page.docs / f"{name}.md", page.docs) for name in STEP.findall(text)
+    }
+
+    def step(found):
+        other = steps[found[1]]
+        return f"- {link(other.title, other.name, page)}, {minutes(other)}\xa0min"
+
+    title, *lines = STEP.sub(step, text).splitlines()
+    lines = "\n".join(line if line.startswith("- ") else f"\n{line}" for line in lines)
+    time = format_time(steps.values())
+    return f":::{{container}} way\n**{title}** ({time})\n\n{lines}\n:::"
 
 
-def directive_text(part, page) -> str:
-    """Return a directive of a page as Markdown."""
-    return TEXT[part.name](page, part.content)
+def build_line(page) -> str:
+    """Return the sentence with the counts of this build."""
+    found = [each for each in pages(page.docs) if each.is_notebook]
+    cells = [cell for each in found for cell in each.code]
+    ask = ["git", "log", "-1", "--format=, of %cs,"]
+    date = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=False)
+    return LINE.format(
+        date=date.stdout.strip(),
+        cells=len(cells),
+        pages=len(found),
+        jax=locked_version("jax"),
+        facts=sum(map(claims.count_claims, cells)),
+        exercises=sum(len(each.exercises) for each in found),
+    )
