@@ -5,6 +5,7 @@ place where it differs. A cell that prints text and has no expectation gets one.
 what is written: it is what the program said, not what is true.
 """
 
+import re
 import sys
 import textwrap
 
@@ -13,9 +14,10 @@ import yaml
 
 from book import guards, play
 from book.facts import ROOT
-from book.page import Page, option_lines
+from book.page import Page
 
 DOCS = ROOT / "docs"
+OWN = re.compile(r"^:?expect:.*\n(?:(?!:?[\w-]+:|---).*\n)*", re.M)  # and its lines
 
 
 def format_option(text) -> list[str]:
@@ -29,8 +31,8 @@ def format_option(text) -> list[str]:
 def replace_expectation(lines, cell, text):
     """Put an expectation into a page's lines, in place of the cell's own."""
     start, end = cell.line, cell.line + cell.header  # below the fence, from 0
-    gone, option = option_lines(lines, cell, ["expect"]), format_option(text)
-    others = (lines[n] for n in range(start, end) if n not in gone)
+    others = OWN.sub("", "\n".join([*lines[start:end], ""])).splitlines()
+    option = format_option(text)
     header = [line.removeprefix(":") for line in others if line != "---"] + option
     if lines[start] == "---" or len(option) > 1:
         lines[start:end] = ["---", *header, "---"]

@@ -20,25 +20,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import jax
+import numpy as np
+from jax import Array, lax
+from jax.experimental import multihost_utils
+from records import ROOT, write_table
+from throwaway import run
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-from jax import Array, lax  # noqa: E402
-from jax.experimental import multihost_utils  # noqa: E402
-from records import write_table  # noqa: E402
-from throwaway import run  # noqa: E402
-
-from examples.network import sum_by_hosts  # noqa: E402
+from examples.network import sum_by_hosts
 
 HOSTS, DEVICES = 2, 4  # devices of each
-RATES = {  # as tc writes them: how many turns
-    "100mbit": 21,
-    "300mbit": 21,
-    "1gbit": 31,
-    "3gbit": 41,
-    "none": 41,
-}
+# rates as tc writes them, and how many turns
+RATES = {"100mbit": 21, "300mbit": 21, "1gbit": 31, "3gbit": 41, "none": 41}
 BLOCK = 2**18  # bytes on each device
 SIZES = 2**12, 2**14, 2**16, 2**20, 2**22  # others
 SUMS = "flat", "by hosts"  # what is run at all sizes
@@ -51,10 +44,8 @@ XY = ("x", "y")
 RING = [(i, (i + 1) % (HOSTS * DEVICES)) for i in range(HOSTS * DEVICES)]
 P = jax.P
 PENCILS = P("x", "y"), P("x", None, "y"), P(None, "x", "y")  # of a field, in turn
-COLUMNS = (
-    *("program", "order", "rate", "block", "theory", "host0", "host1"),
-    *("milliseconds", "load"),
-)
+COLUMNS = "program", "order", "rate", "block", "theory"
+COLUMNS += "host0", "host1", "milliseconds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,19 +148,14 @@ class Case:
 
     def result(self) -> list[float]:
         """Return the medians of all turns but the first: milliseconds, and bytes."""
-        return [
-            1e3 * float(np.median(self.seconds[1:])),
-            float(np.median(self.bytes[1:])),
-        ]
+        seconds, sent = (np.median(turns[1:]) for turns in (self.seconds, self.bytes))
+        return [1e3 * float(seconds), float(sent)]
 
 
 def cases(rate: str) -> list[tuple[str, str, int]]:
     """Return what is measured at a rate: program, order of the mesh, bytes."""
-    found = [
-        (name, order, BLOCK)
-        for name, program in PROGRAMS.items()
-        for order in program.blocks
-    ]
+    programs = PROGRAMS.items()
+    found = [(name, order, BLOCK) for name, one in programs for order in one.blocks]
     sizes = SIZES if rate == AT else ()
     return found + [(name, "rows", size) for size in sizes for name in SUMS]
 
@@ -200,24 +186,16 @@ def host_command() -> tuple:
 
 def measure(chosen: list, rate: str = "none", rounds: int = 5) -> list[list]:
     """Start the hosts; return milliseconds, and bytes of both hosts, for each case."""
-    environment = {
-        name: text
-        for name, text in os.environ.items()
-        if name != "XLA_FLAGS" and not name.lower().endswith("_proxy")
-    }
-    environment |= {
-        "JAX_PLATFORMS": "cpu",
-        "JAX_NUM_CPU_DEVICES": str(DEVICES),
-        "RATE": rate.replace("none", ""),
-    }
+    theirs = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(DEVICES)}
+    theirs |= {"RATE": rate.replace("none", "")}
+    own = re.compile("XLA_FLAGS|.*_proxy", re.I)
+    others = {k: v for k, v in os.environ.items() if not own.fullmatch(k)}
     with tempfile.NamedTemporaryFile() as file:
         words = "host", "0", json.dumps(chosen), str(rounds), file.name
-        run(*host_command(), sys.executable, __file__, *words, env=environment)
+        run(*host_command(), sys.executable, __file__, *words, env=others | theirs)
         both = json.load(file)
-    return [
-        [max(times), *map(round, left)]
-        for times, left in (zip(*each, strict=True) for each in zip(*both, strict=True))
-    ]
+    pairs = (zip(*each, strict=True) for each in zip(*both, strict=True))
+    return [[max(times), *map(round, left)] for times, left in pairs]
 
 
 def theory(name: str, order: str, block: int) -> int:
@@ -227,16 +205,16 @@ def theory(name: str, order: str, block: int) -> int:
 
 def main(folder: str):
     """Measure at all rates, and write the table."""
-    rows, kernel = [], {"linux": platform.release().split("-")[0]}
+    rows, linux = [], platform.release().split("-")[0]
     for rate, turns in RATES.items():
-        load, chosen = f"{os.getloadavg()[0]:.1f}", cases(rate)
+        here = {"load": f"{os.getloadavg()[0]:.1f}", "linux": linux}
+        chosen = cases(rate)
         found = measure(chosen, rate, turns)
         for case, (time_, *left) in zip(chosen, found, strict=True):
             name, order, block = case
             values = name, order, rate, block, theory(*case), *left, f"{time_:.2f}"
             print(*values, sep=" | ", flush=True)
-            row = dict(zip(COLUMNS, (*values, load), strict=True))
-            rows.append(row | kernel)
+            rows.append(dict(zip(COLUMNS, values, strict=True)) | here)
     write_table(Path(folder) / "network.csv", rows)
 
 

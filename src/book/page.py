@@ -26,7 +26,6 @@ PARSER = create_md_parser(SYNTAX, RendererHTML)
 DIRECTIVE = re.compile(r"\{([^}]+)\}\s*(.*)")  # behind a fence; code has a language
 BLOCK = re.compile(r"---\n(?P<yaml>.*?)^---\n", re.M | re.S)  # options in YAML
 SHORT = re.compile(r"(?::[\w-]+:.*\n)*")  # options on lines of their own
-OPTION = re.compile(r":?([\w-]+):|---")  # or an end of the options
 FENCES = "fence", "colon_fence"
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+)")
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -259,14 +258,3 @@ def pages(docs) -> list[Page]:
     files = [*docs.glob("*.md"), *docs.glob("[!_]*/**/*.md")]  # not those in _build
     modules = docs / PAGES_OF_MODULES
     return [read_page(file, docs) for file in sorted(files) if file.parent != modules]
-
-
-def option_lines(lines, cell, names) -> list[int]:
-    """List the places of a cell's options of these names in the lines of its page."""
-    found, name = [], ""
-    for n in range(cell.line, cell.line + cell.header):
-        if start := OPTION.match(lines[n]):  # else it continues an option
-            name = start[1]
-        if name in names:
-            found.append(n)
-    return found
