@@ -42,6 +42,10 @@ FLOATS = "float32", "float64"
 NUMBERS = *FLOATS, "complex64", "complex128"
 DTYPES = *NUMBERS, "float16", "bfloat16", "int32", "int8", "uint8", "bool"
 NARROW = {"float64": "float32", "complex128": "complex64"}  # without 64 bits
+REFUSED = (  # by every module, in these words
+    "axes {} of two types: make all Auto or all Explicit",
+    "{} is {}: pass an array of numbers",
+)
 GIVEN = "numpy", "jax", "sharded", "replicated", "list"
 CONVERSIONS = {"numpy": np.asarray, "jax": jnp.asarray, "list": np.ndarray.tolist}
 TRANSFORMS = {
@@ -91,6 +95,7 @@ def make_tests(targets, refusals=()):
     """
     jax.config.update("jax_num_cpu_devices", DEVICES)
     jax.config.update("jax_traceback_filtering", "off")  # or JAX's errors look own
+    refusals = *refusals, *REFUSED
     targets = {target.name: replace(target, refusals=refusals) for target in targets}
 
     @pytest.mark.timeout(LIMIT)

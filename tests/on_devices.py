@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
 
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 
-def devices(shape=(2, 4), kind=AxisType.Explicit, names=("x", "y", "z")):
+
+def devices(shape=(2, 4), kind=EXPLICIT, names=("x", "y", "z")):
     """Put a mesh of this shape in context, on as many devices as it takes."""
     some = jax.devices()[: math.prod(shape)]
     return jax.set_mesh(mesh_of(*shape, devices=some, kind=kind, names=names))
 
 
-def mesh_of(*sizes, devices=None, kind=AxisType.Explicit, names=("x", "y", "z")):
+def mesh_of(*sizes, devices=None, kind=EXPLICIT, names=("x", "y", "z")):
     """Return a mesh of one to three axes, on all devices or on these."""
     count = len(sizes)
     return jax.make_mesh(sizes, names[:count], (kind,) * count, devices=devices)

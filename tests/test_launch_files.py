@@ -4,6 +4,7 @@ import os
 import re
 import runpy
 import subprocess
+import sys
 from importlib import import_module
 from itertools import chain, product
 from pathlib import Path
@@ -68,6 +69,14 @@ def test_a_number_of_devices_follows_from_the_gpus_of_the_node():
     for line in lines:
         script = f"SLURM_GPUS_ON_NODE=4\n{line}\necho $JAX_LOCAL_DEVICE_IDS"
         assert subprocess.check_output(["bash", "-c", script]) == b"0,1,2,3\n"
+
+
+@pytest.mark.parametrize("name", ["local", "elastic"])
+def test_a_copy_stands_alone(name):
+    text = (ROOT / f"launch/{name}.py").read_text()
+    assert text.startswith("# SPDX-License-Identifier: MIT-0\n")
+    imported = re.findall(r"^(?:import|from) (\w+)", text, re.M)
+    assert {*imported} <= sys.stdlib_module_names | {"jax", "numpy"}
 
 
 # ---------------------------------------------------------------------- the exit codes

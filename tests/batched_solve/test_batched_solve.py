@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import on_devices
 import pytest
+from cases import each_refusal
 from fft.test_fft import lies
-from jax.sharding import AxisType
-from on_devices import assert_close, noise
+from on_devices import AUTO, EXPLICIT, assert_close, noise
 
 from examples.batched_solve import (
     conjugate_gradients,
@@ -20,7 +20,6 @@ from examples.batched_solve import (
 from examples.communication import measure
 
 BATCH = jax.P("batch")
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 devices = partial(on_devices.devices, names=("batch", "y"))
 LU, CG = independently(jnp.linalg.solve), independently(conjugate_gradients)
 
@@ -159,19 +158,16 @@ def test_a_system_without_a_solution_ends_at_the_limit():
 A, B = systems(8)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: LU(A, B[:7]), r"of 7, shape \(7, 16\), .* pad it to 8"),
-        (lambda: LU(*systems(13)), r"of 13, .* into 8 parts: pad it to 16"),
-        (lambda: LU(A, np.float32(1)), r"shape \(\), cannot"),
-        (lambda: pad_systems(A, B, axis=("batch", "z")), r"no mesh axis \['z'\]"),
-        (lambda: jax.jit(pad_systems)(A, B), "pad them before `jax.jit`"),
-        (lambda: conjugate_gradients(A[0], B[0, 1:]), r"b \(15,\) are no system"),
-        (lambda: conjugate_gradients(A[0], [1.0]), "and b list are no system"),
-        (lambda: conjugate_gradients(A[0], B[0], -1.0), "a tolerance of -1.0: take a"),
-        (lambda: conjugate_gradients(A[0], B[0], math.nan), "a tolerance of nan: take"),
-    ],
+@each_refusal(
+    (lambda: LU(A, B[:7]), r"of 7, shape \(7, 16\), .* pad it to 8"),
+    (lambda: LU(*systems(13)), r"of 13, .* into 8 parts: pad it to 16"),
+    (lambda: LU(A, np.float32(1)), r"shape \(\), cannot"),
+    (lambda: pad_systems(A, B, axis=("batch", "z")), r"no mesh axis \['z'\]"),
+    (lambda: jax.jit(pad_systems)(A, B), "pad them before `jax.jit`"),
+    (lambda: conjugate_gradients(A[0], B[0, 1:]), r"b \(15,\) are no system"),
+    (lambda: conjugate_gradients(A[0], [1.0]), "and b list are no system"),
+    (lambda: conjugate_gradients(A[0], B[0], -1.0), "a tolerance of -1.0: take a"),
+    (lambda: conjugate_gradients(A[0], B[0], math.nan), "a tolerance of nan: take"),
 )
 def test_one_system_or_a_batch_that_does_not_fit_is_refused(call, words):
     with devices((8,)), pytest.raises(ValueError, match=words):

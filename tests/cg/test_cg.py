@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse.linalg
-from jax.sharding import AxisType
-from on_devices import assert_close, devices
+from cases import each_refusal
+from on_devices import AUTO, EXPLICIT, assert_close, devices
 
 from examples.cg import Solution, Stop, cg, lanczos, powers_of, s_step_cg
 from examples.communication import measure
@@ -19,7 +19,6 @@ N = 24
 AXES = "x", "y"
 BLOCKS, WHOLE = jax.P("x", "y"), jax.P()
 SOLUTION = Solution(BLOCKS, WHOLE, WHOLE)
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 SECOND = scipy.linalg.toeplitz([2, -1] + [0] * (N - 2))
 MATRIX = np.kron(SECOND, np.eye(N)) + np.kron(np.eye(N), SECOND) + np.eye(N * N)
 
@@ -207,20 +206,17 @@ def test_lanczos_finds_the_outer_eigenvalues_in_one_sum_a_step(mesh):
     assert true[0] * (1 - 1e-5) <= found[0] <= found[1] <= true[1] * (1 + 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda b: cg(stencil, b.astype(int), AXES), "b is int32: pass floating-point"),
-        (lambda b: cg(stencil, [1.0], AXES), "b is list: pass floating-point"),
-        (lambda b: cg(stencil, b, AXES, stop=Stop(np.nan)), r"tol=nan, .*: pass"),
-        (lambda b: cg(stencil, b, AXES, stop=Stop(1, -1)), r"maxiter=-1\): pass"),
-        (lambda b: s_step_cg(powers_of(stencil), b, AXES, 0), "s = 0 for b of float32"),
-        (lambda b: s_step_cg(powers_of(stencil), b * 1j, AXES, 2), "pass s >= 1 and"),
-        (lambda b: lanczos(stencil, b, AXES, 0), "0 steps give no matrix"),
-        (lambda b: cg(stencil, b, ("x", "w")), r"no axis \['w'\] here: call it"),
-        (lambda b: cg(lambda v: v[:2], b, AXES), r"matvec makes float32\[2, 6\] of"),
-        (lambda b: cg(stencil, b, AXES, jnp.sum), r"precondition makes float32\[\] of"),
-    ],
+@each_refusal(
+    (lambda b: cg(stencil, b.astype(int), AXES), "b is int32: pass floating-point"),
+    (lambda b: cg(stencil, [1.0], AXES), "b is list: pass floating-point"),
+    (lambda b: cg(stencil, b, AXES, stop=Stop(np.nan)), r"tol=nan, .*: pass"),
+    (lambda b: cg(stencil, b, AXES, stop=Stop(1, -1)), r"maxiter=-1\): pass"),
+    (lambda b: s_step_cg(powers_of(stencil), b, AXES, 0), "s = 0 for b of float32"),
+    (lambda b: s_step_cg(powers_of(stencil), b * 1j, AXES, 2), "pass s >= 1 and"),
+    (lambda b: lanczos(stencil, b, AXES, 0), "0 steps give no matrix"),
+    (lambda b: cg(stencil, b, ("x", "w")), r"no axis \['w'\] here: call it"),
+    (lambda b: cg(lambda v: v[:2], b, AXES), r"matvec makes float32\[2, 6\] of"),
+    (lambda b: cg(stencil, b, AXES, jnp.sum), r"precondition makes float32\[\] of"),
 )
 def test_what_makes_no_sense_is_refused(call, words):
     with pytest.raises(ValueError, match=words):

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import AxisType
-from on_devices import assert_close, devices, noise
+from on_devices import AUTO, EXPLICIT, assert_close, devices, noise
 
 from examples.collectives import (
     direct_all_to_all,
@@ -20,7 +19,6 @@ from examples.communication import measure
 from examples.ring_cost import ring_bytes, ring_rounds
 
 BLOCKS = jax.P("x", "y")
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 ALONG_X = {"in_specs": jax.P("x"), "out_specs": jax.P("x"), "axis_names": {"x"}}
 SPLIT = {"split_axis": 0, "concat_axis": 1}
 ALIKE = {"split_axis": 0, "concat_axis": 0}

@@ -5,14 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from jax import lax
-from jax.sharding import AxisType
-from on_devices import mesh_of, on
+from on_devices import AUTO, mesh_of, on
 
 from examples import communication
 from examples.communication import Collective, measure, read
-
-AUTO = AxisType.Auto
 
 
 def blocks(mesh, n=16, m=8):
@@ -345,22 +343,18 @@ def test_a_loop_runs_as_its_text_says_or_is_unknown(loop, trips, fused):
 PROGRAM = "text of a compiled program"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: measure("text", 1), "takes a function and its arguments, not 'text'"),
-        (lambda: measure(jnp.sum, "text"), r"args\[0\] is a str: pass arrays"),
-        (lambda: measure(jnp.sum, 1, {"a": [{1}]}), r"args\[1\]\['a'\]\[0\] is a set"),
-        (lambda: read(None), "pass the text of a compiled program, not None"),
-        (lambda: read("HloModule a\n\nENTRY b {", "x"), "'x' is no mesh"),
-        (lambda: read(jax.jit(jnp.sin).lower(1.0).as_text()), PROGRAM),
-        (lambda: read("ENTRY %main () -> f32[] {\n}\n"), PROGRAM),
-        (lambda: program_of("%a = f32[8] what is this"), "instruction of a .*: f32"),
-    ],
-    ids=itertools.count(),
+@each_refusal(
+    (lambda: measure("text", 1), "takes a function and its arguments, not 'text'"),
+    (lambda: measure(jnp.sum, "text"), r"args\[0\] is a str: pass arrays"),
+    (lambda: measure(jnp.sum, 1, {"a": [{1}]}), r"args\[1\]\['a'\]\[0\] is a set"),
+    (lambda: read(None), "pass the text of a compiled program, not None"),
+    (lambda: read("HloModule a\n\nENTRY b {", "x"), "'x' is no mesh"),
+    (lambda: read(jax.jit(jnp.sin).lower(1.0).as_text()), PROGRAM),
+    (lambda: read("ENTRY %main () -> f32[] {\n}\n"), PROGRAM),
+    (lambda: program_of("%a = f32[8] what is this"), "instruction of a .*: f32"),
 )
-def test_what_is_no_program_is_refused_in_words(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_program_is_refused_in_words(call, words):
+    with pytest.raises(ValueError, match=words):
         call()
 
 

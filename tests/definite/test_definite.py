@@ -4,17 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import each_week
+from cases import each_refusal, each_week
 from cholesky.test_cholesky import definite
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, distribute, noise
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, distribute, noise
 
 from examples.cholesky import cho_factor
 from examples.communication import measure
 from examples.definite import cho_inv, cho_logdet, cho_solve_blocks
 
 BLOCKS = jax.P("x", "y")
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -167,18 +165,15 @@ def on_another_mesh(factor):
         return cho_logdet(factor)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda f: cho_solve_blocks(f, B[0]), r"does not fit: pass \[8, K\]"),
-        (lambda f: cho_solve_blocks(f, B[:7]), r"\(7, 4\) does not fit"),
-        (lambda f: cho_solve_blocks(f, [[1.0]] * 8), "b is a list"),
-        (lambda f: cho_solve_blocks(f, B.astype("O")), "b is of obj"),
-        (lambda f: cho_logdet((f.a, f.c)), "tuple'>: pass what cho_factor returns"),
-        (slope_by_c, "no derivative by c alone"),
-        (inside_shard_map, "it has its own"),
-        (on_another_mesh, "use that one"),
-    ],
+@each_refusal(
+    (lambda f: cho_solve_blocks(f, B[0]), r"does not fit: pass \[8, K\]"),
+    (lambda f: cho_solve_blocks(f, B[:7]), r"\(7, 4\) does not fit"),
+    (lambda f: cho_solve_blocks(f, [[1.0]] * 8), "b is a list"),
+    (lambda f: cho_solve_blocks(f, B.astype("O")), "b is of obj"),
+    (lambda f: cho_logdet((f.a, f.c)), "tuple'>: pass what cho_factor returns"),
+    (slope_by_c, "no derivative by c alone"),
+    (inside_shard_map, "it has its own"),
+    (on_another_mesh, "use that one"),
 )
 def test_what_does_not_fit_is_refused(call, words):
     with devices((2, 4)):

@@ -5,15 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from cases import each_week
-from jax.sharding import AxisType
-from on_devices import assert_agreed, assert_close, devices, noise, on
+from cases import each_refusal, each_week
+from on_devices import AUTO, EXPLICIT, assert_agreed, assert_close, devices, noise, on
 
 from examples.communication import measure
 from examples.eigh import eigh, eigvalsh
 from examples.secular import IN_PAIRS, cost
 
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 BLOCKS = jax.P("x", "y")
 N, MANY = 64, 256
 solve = functools.partial(eigh, tridiagonal=IN_PAIRS)
@@ -175,17 +173,14 @@ def test_a_gradient_sends_blocks_and_holds_blocks():
 A = np.ones((8, 8))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: solve(A[:4]), r"a \(4, 8\) is no square matrix: pass \[N, N\], or"),
-        (lambda: values(A[None]), r"a \(1, 8, 8\) is no square matrix"),
-        (lambda: solve(np.float16(A)), "a is of float16: pass an array of one of"),
-        (lambda: values([[1.0]]), "a is of list"),
-        (lambda: solve(A, axes=("x", "z")), r"no mesh axis \['z'\] in context"),
-        (lambda: solve(A, axes=("x", "x")), "pass the names of two axes"),
-        (jax.shard_map(lambda: values(A), out_specs=jax.P()), "call it outside"),
-    ],
+@each_refusal(
+    (lambda: solve(A[:4]), r"a \(4, 8\) is no square matrix: pass \[N, N\], or"),
+    (lambda: values(A[None]), r"a \(1, 8, 8\) is no square matrix"),
+    (lambda: solve(np.float16(A)), "a is of float16: pass an array of one of"),
+    (lambda: values([[1.0]]), "a is of list"),
+    (lambda: solve(A, axes=("x", "z")), r"no mesh axis \['z'\] in context"),
+    (lambda: solve(A, axes=("x", "x")), "pass the names of two axes"),
+    (jax.shard_map(lambda: values(A), out_specs=jax.P()), "call it outside"),
 )
 def test_what_is_no_such_matrix_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):

@@ -142,10 +142,3 @@ def test_its_two_times_come_from_the_environment(monkeypatch):
     for name, seconds in PATIENT.items():
         monkeypatch.setenv(name, seconds)
         assert runpy.run_path(str(ELASTIC))[name] == int(seconds)
-
-
-def test_a_copy_stands_alone():
-    text = ELASTIC.read_text()
-    assert text.startswith("# SPDX-License-Identifier: MIT-0\n")
-    imported = re.findall(r"^(?:import|from) (\w+)", text, re.M)
-    assert {*imported} <= sys.stdlib_module_names | {"jax", "numpy"}

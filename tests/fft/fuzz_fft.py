@@ -107,8 +107,6 @@ def flip(a, p):
 
 
 REFUSALS = (
-    "axes {} of two types: make all Auto or all Explicit",
-    "{} is {}: pass an array of numbers",
     # XLA:CPU fails at an FFT of axes of one number, in a loop, in another order of axes
     "{}fft_thunk.cc:168) LayoutUtil::IsMonotonicWithDim0Major{}",
 )

@@ -4,14 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import as_double, devices, noise, on
+from cases import each_refusal
+from on_devices import AUTO, EXPLICIT, as_double, devices, noise, on
 
 from examples import fft
 from examples.communication import measure
 
 ODD = 7, 9, 11  # which nothing divides
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 FIELD, SPECTRUM = jax.P("x", "y"), jax.P(None, "x", "y")
 LINES, COLUMNS = jax.P(("x", "y")), jax.P(None, ("x", "y"))
 
@@ -136,36 +135,24 @@ def test_a_batch_along_an_auto_axis_stays_under_vmap():
 
 # ------------------------------------------------------------- what is refused
 
-ZEROS = jnp.zeros((4, 8, 6), jnp.complex64)
 
-
-@pytest.mark.parametrize(
-    ("name", "a", "options", "words"),
-    [
-        ("fftn", [1.0], {}, "a is a list: pass an array of"),
-        ("ifft2", ZEROS, {"norm": "loud"}, "norm = 'loud': pass one of"),
-        ("fftn", ZEROS[..., :0], {}, r"sizes \(4, 8, 0\): an array without numbers"),
-        ("fftn", ZEROS, {"axes": (0, 3)}, r"axes = \(0, 3\) of 3: pass two or more"),
-        ("fftn", ZEROS, {"s": (4, 8, 7)}, r"\[4, 8, 6\] is not for s = \(4, 8, 7\): p"),
-        ("ifftn", ZEROS, {"s": (4, 6, 6)}, r"pass \[4, 6, 6\], or \[4, 6, 8\] with ze"),
-        ("irfftn", ZEROS, {"s": (4, 8, 16)}, r"is not for s = \(4, 8, 16\)"),
-        ("rfftn", ZEROS, {}, "complex64 is not real: pass the real part, or call fftn"),
-        ("fftn", ZEROS, {"over": ("x", "z")}, r"no mesh axis \['z'\] in context"),
-        ("fftn", ZEROS, {"over": ("x", "x")}, "pass one mesh axis or more, each once"),
-        ("irfftn", ZEROS, {"s": [[4, 8, 6]]}, "pass 3 integers"),
-    ],
+@each_refusal(
+    (lambda a: fft.fftn([1.0]), "a is a list: pass an array of"),
+    (lambda a: fft.ifft2(a, norm="loud"), "norm = 'loud': pass one of"),
+    (lambda a: fft.fftn(a[..., :0]), r"sizes \(4, 8, 0\): an array without numbers"),
+    (lambda a: fft.fftn(a, axes=(0, 3)), r"axes = \(0, 3\) of 3: pass two or more"),
+    (lambda a: fft.fftn(a, (4, 8, 7)), r"\[4, 8, 6\] is not for s = \(4, 8, 7\): pass"),
+    (lambda a: fft.ifftn(a, (4, 6, 6)), r"pass \[4, 6, 6\], or \[4, 6, 8\] with zeros"),
+    (lambda a: fft.irfftn(a, (4, 8, 16)), r"is not for s = \(4, 8, 16\)"),
+    (lambda a: fft.irfftn(a, [[4, 8, 6]]), "pass 3 integers"),
+    (fft.rfftn, "complex64 is not real: pass the real part, or call fftn"),
+    (lambda a: fft.fftn(a, over=("x", "z")), r"no mesh axis \['z'\] in context"),
+    (lambda a: fft.fftn(a, over=("x", "x")), "pass one mesh axis or more, each once"),
+    (jax.shard_map(fft.fftn, out_specs=jax.P()), "are Manual: call this outside"),
 )
-def test_what_has_no_answer_is_refused_in_words(name, a, options, words):
+def test_what_has_no_answer_is_refused_in_words(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):
-        getattr(fft, name)(a, **options)
-
-
-def test_a_mesh_without_x_and_a_shard_map_over_it_are_refused():
-    within = jax.shard_map(fft.fftn, in_specs=jax.P(), out_specs=jax.P())
-    with pytest.raises(ValueError, match=r"no mesh axis \['x'\] in context"):
-        fft.fftn(ZEROS)
-    with devices((2, 4)), pytest.raises(ValueError, match="are Manual: call this out"):
-        within(ZEROS)
+        call(jnp.zeros((4, 8, 6), jnp.complex64))
 
 
 # ----------------------------------------------------------- in the spectrum

@@ -10,14 +10,13 @@ import jax
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import AxisType
-from on_devices import mesh_of, on
+from on_devices import AUTO, EXPLICIT, mesh_of, on
 from pictures.test_pictures import SVG, parse
 
 from examples import films
 
 
-def ring(size, kind=AxisType.Explicit):
+def ring(size, kind=EXPLICIT):
     return mesh_of(size, devices=jax.devices()[:size], kind=kind)
 
 
@@ -55,7 +54,7 @@ def test_a_ring_adds_what_its_neighbour_had_before():
     """In a reduce-scatter device d gives 2**d to every sum."""
     state = np.repeat(2.0 ** np.arange(3)[:, None], 3, 1).astype(np.float32)
     steps = [functools.partial(pass_on, "x", n, True) for n in range(2)]
-    turns = record_on(ring(3, AxisType.Auto), steps, state)
+    turns = record_on(ring(3, AUTO), steps, state)
     assert [turns[-1].held[d].ravel()[d] for d in range(3)] == [2**3 - 1] * 3
     for n, pair in enumerate(itertools.pairwise(turns)):
         places = [(to, (to - n - 2) % 3) for to in range(3)]
@@ -99,9 +98,7 @@ def test_what_changes_its_place_may_come_from_elsewhere_if_that_is_allowed():
 # -------------------------------------------------------------------- devices in a mesh
 
 
-@pytest.mark.parametrize(
-    ("axis", "kind"), [("x", AxisType.Auto), ("y", AxisType.Explicit)]
-)
+@pytest.mark.parametrize(("axis", "kind"), [("x", AUTO), ("y", EXPLICIT)])
 def test_rings_along_either_axis_of_a_mesh_in_any_order(axis, kind):
     # devices are numbered by their place there, so the program's pairs fit them
     devices = np.array(jax.devices())[[7, 5, 3, 1, 0, 2, 4, 6]].reshape(2, 4)

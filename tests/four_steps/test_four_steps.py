@@ -2,15 +2,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from fft.test_fft import agree, lies
-from jax.sharding import AxisType
-from on_devices import as_double, devices, noise
+from on_devices import AUTO, EXPLICIT, as_double, devices, noise
 
 from examples import four_steps
 from examples.communication import measure
 
 EVEN = 2880  # 8 * 8 * 45
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 
 
 def spec_of(name, mesh, after):
@@ -144,32 +143,24 @@ def test_a_users_mesh_has_other_names_and_one_axis_more(over, kind):
 
 
 LINE, MATRIX = jnp.zeros(24), jnp.zeros((4, 6))
-BACK = "ifft_transposed"
+fft, back = four_steps.fft, four_steps.ifft_transposed
 
 
-@pytest.mark.parametrize(
-    ("name", "a", "options", "words"),
-    [
-        ("fft", LINE[:0], {}, "n = 0: pass an integer from 1"),
-        ("fft", LINE, {"n": 2.0}, "n = 2.0: pass an integer"),
-        ("fft", LINE, {"n": 23, "axis": 1}, "axis = 1: pass an integer from -1 to 0"),
-        ("fft", LINE, {"n": 25}, "24 numbers are not n = 25: pass as many, or 32 with"),
-        ("fft", LINE, {"norm": "loud"}, "norm = 'loud': pass one of"),
-        ("fft", LINE, {"over": ("x", "x")}, "pass one mesh axis or more, each once"),
-        ("fft", LINE, {"over": "z"}, r"no mesh axis \['z'\] in context"),
-        ("fft", [1.0], {}, "a is a list: pass an array of numbers"),
-        ("fft_transposed", jnp.zeros(1009), {}, "8 devices can share: call fft, or pa"),
-        (BACK, LINE, {}, r"float32\[24\]: pass a matrix, or call ifft"),
-        (BACK, MATRIX, {"n": 100}, "4 x 6 is not for n = 100: pass 5 x 20"),
-        (BACK, MATRIX[:, :0], {}, "n = 0: pass an integer from 1"),
-    ],
+@each_refusal(
+    (lambda: fft(LINE[:0]), "n = 0: pass an integer from 1"),
+    (lambda: fft(LINE, 2.0), "n = 2.0: pass an integer"),
+    (lambda: fft(LINE, 23, axis=1), "axis = 1: pass an integer from -1 to 0"),
+    (lambda: fft(LINE, 25), "24 numbers are not n = 25: pass as many, or 32 with"),
+    (lambda: fft(LINE, norm="loud"), "norm = 'loud': pass one of"),
+    (lambda: fft(LINE, over=("x", "x")), "pass one mesh axis or more, each once"),
+    (lambda: fft(LINE, over="z"), r"no mesh axis \['z'\] in context"),
+    (lambda: fft([1.0]), "a is a list: pass an array of numbers"),
+    (lambda: jax.shard_map(fft, out_specs=jax.P())(LINE), "are Manual: call this outs"),
+    (lambda: four_steps.fft_transposed(jnp.zeros(1009)), "8 devices can share: call f"),
+    (lambda: back(LINE), r"float32\[24\]: pass a matrix, or call ifft"),
+    (lambda: back(MATRIX, 100), "4 x 6 is not for n = 100: pass 5 x 20"),
+    (lambda: back(MATRIX[:, :0]), "n = 0: pass an integer from 1"),
 )
-def test_what_has_no_answer_is_refused(name, a, options, words):
+def test_what_has_no_answer_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):
-        getattr(four_steps, name)(a, **options)
-
-
-def test_inside_a_shard_map_it_is_refused():
-    within = jax.shard_map(four_steps.fft, in_specs=jax.P(), out_specs=jax.P())
-    with devices((2, 4)), pytest.raises(ValueError, match="are Manual: call this outs"):
-        within(LINE)
+        call()

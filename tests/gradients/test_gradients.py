@@ -6,13 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import on_devices
 import pytest
-from jax.sharding import AxisType
-from on_devices import noise
+from cases import each_refusal
+from on_devices import AUTO, EXPLICIT, noise
 
 from examples.communication import measure
 from examples.gradients import accumulate, value_and_grad
 
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 SIZES = {"w": (6, 8), "b": (8,), "v": (8, 4)}
 SPLIT = {"w": jax.P(None, "model"), "b": jax.P("model"), "v": jax.P("model", None)}
 N = sum(math.prod(shape) for shape in SIZES.values())
@@ -160,29 +159,20 @@ def mean_of(x=24, y=24, loss=squares, **params):
     return value_and_grad(loss, place(network()) | params, batch)
 
 
-CUT = np.ones((8, 3), np.float32)
+CUT, GIVEN = np.ones((8, 3), np.float32), (squares, network(), examples(24))
 EACH = "the loss of 3 examples has shape {}: return one number for each"
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: mean_of(30, 30), "of 30 cannot be cut into 8 parts: pad it to 32"),
-        (lambda: mean_of(24, 16), r"begin with \[\(1, 16\), \(1, 24\)\] are no bat"),
-        (lambda: mean_of(0, 0), r"begin with \[\(1, 0\)\] are no batches"),
-        (
-            lambda: value_and_grad(squares, network(), examples(24), np.ones(8)),
-            "must have the same number of microbatches, and",
-        ),
-        (lambda: mean_of(w=place(CUT, "batch")), r"'w'\] is float32\[8@batch,3\]"),
-        (lambda: mean_of(w=CUT.astype(int)), r"is int32\[8,3\]: pass floating-point"),
-        (lambda: mean_of(loss=lambda *a: squares(*a).mean()), EACH.format(r"\(\)")),
-        (lambda: mean_of(loss=lambda *a: (squares(*a), 1)), EACH.format("tuple")),
-        (
-            lambda: value_and_grad(squares, network(), examples(24), axis="rows"),
-            r"no mesh axis \['rows'\] in context",
-        ),
-    ],
+@each_refusal(
+    (lambda: mean_of(30, 30), "of 30 cannot be cut into 8 parts: pad it to 32"),
+    (lambda: mean_of(24, 16), r"begin with \[\(1, 16\), \(1, 24\)\] are no bat"),
+    (lambda: mean_of(0, 0), r"begin with \[\(1, 0\)\] are no batches"),
+    (lambda: value_and_grad(*GIVEN, np.ones(8)), "must have the same number of micro"),
+    (lambda: mean_of(w=place(CUT, "batch")), r"'w'\] is float32\[8@batch,3\]"),
+    (lambda: mean_of(w=CUT.astype(int)), r"is int32\[8,3\]: pass floating-point"),
+    (lambda: mean_of(loss=lambda *a: squares(*a).mean()), EACH.format(r"\(\)")),
+    (lambda: mean_of(loss=lambda *a: (squares(*a), 1)), EACH.format("tuple")),
+    (lambda: value_and_grad(*GIVEN, axis="rows"), r"no mesh axis \['rows'\] in con"),
 )
 def test_what_has_no_mean_gradient_is_refused(call, words):
     with devices((8, 1)), pytest.raises(ValueError, match=words):

@@ -1,7 +1,6 @@
 """Whatever happens to one process, every process says so in seconds, and is gone."""
 
 import contextlib
-import itertools
 import json
 import os
 import queue
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from cases import each_refusal
 from failures import process_environment
 from throwaway import free_ports
 
@@ -291,15 +291,11 @@ def test_a_second_clock_rings_when_python_itself_is_stuck():
     assert re.search("(?s)Timeout.*in match", done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        *((partial(Guard, n), "pass more than 0") for n in (0, float("nan"), "60")),
-        *((partial(Guard, 60, host), "pass a name or an") for host in ("", b"node1")),
-        *((partial(limit_collectives, n), "pass a whole") for n in (0, 2.5, "5")),
-        (partial(limit_collectives, 5), "has looked for its devices: call limit_coll"),
-    ],
-    ids=itertools.count(),
+@each_refusal(
+    *((partial(Guard, n), "pass more than 0") for n in (0, float("nan"), "60")),
+    *((partial(Guard, 60, host), "pass a name or an") for host in ("", b"node1")),
+    *((partial(limit_collectives, n), "pass a whole") for n in (0, 2.5, "5")),
+    (partial(limit_collectives, 5), "has looked for its devices: call limit_coll"),
 )
 def test_a_deadline_a_host_or_a_limit_that_is_none_is_refused(call, words):
     assert jax.devices()  # after which it is too late for a limit

@@ -96,7 +96,6 @@ def target(name, call, reference, choices, **options):
 REFUSALS = (
     "a block of {} cells cannot fill a halo of {}: take a width from 1 to {}, "
     "or cut the grid into fewer blocks",
-    "axes {} of two types: make all Auto or all Explicit",
     "{} = {} cannot be cut into {} parts: take a grid of {}",
     "{} is no grid of heat: pass two axes of floats, real or complex",
 )

@@ -4,15 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import as_double, assert_close, devices, noise
+from cases import each_refusal
+from on_devices import AUTO, EXPLICIT, as_double, assert_close, devices, noise
 
 from examples import halo
 from examples.communication import measure
 from examples.halo import diffuse, diffuse_open, surround, surround_open
 
 BLOCKS = jax.P("x", "y")
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 SHAPE = (48, 32)
 WALL = 3
 WRAP, WALLS = {"mode": "wrap"}, {"constant_values": WALL}
@@ -109,39 +108,33 @@ ROWS = {"in_specs": jax.P("x"), "out_specs": jax.P("x"), "axis_names": {"x"}}
 WIDE = "a block of 4 cells cannot fill a halo of {}: take a width from 1 to 4"
 
 
-@pytest.mark.parametrize(
-    ("grid", "options", "words"),
-    [
-        (np.ones((47, 16), "f4"), {}, "N = 47 cannot be cut into 2 .* a grid of 48"),
-        (np.ones((48, 30), "f4"), {}, "M = 30 cannot be cut into 4 .* a grid of 32"),
-        (GRID[0], {}, r"float32\[16\] is no grid of heat: pass two axes"),
-        (GRID[:0], {}, "a block of 0 cells cannot fill a halo of 1"),
-        ([[1.0]], {}, "list is no grid of heat: pass"),
-        (GRID, {"steps": 1.5}, r"1\.5 steps cannot be taken"),
-        (GRID, {"rate": GRID}, "rate has the shape"),
-        (GRID, {"rate": 1j}, "rate is complex and the grid float"),
-    ],
+@each_refusal(
+    (lambda f: f(np.ones((47, 16)), 1), "N = 47 cannot be cut into 2 .* a grid of 48"),
+    (lambda f: f(np.ones((48, 30)), 1), "M = 30 cannot be cut into 4 .* a grid of 32"),
+    (lambda f: f(GRID[0], 1), r"float32\[16\] is no grid of heat: pass two axes"),
+    (lambda f: f(GRID[:0], 1), "a block of 0 cells cannot fill a halo of 1"),
+    (lambda f: f([[1.0]], 1), "list is no grid of heat: pass"),
+    (lambda f: f(GRID, 1.5), r"1\.5 steps cannot be taken"),
+    (lambda f: f(GRID, 1, GRID), "rate has the shape"),
+    (lambda f: f(GRID, 1, 1j), "rate is complex and the grid float"),
 )
-def test_what_is_no_number_and_no_grid_is_refused(grid, options, words):
+def test_what_is_no_number_and_no_grid_is_refused(call, words):
     for step in diffuse, diffuse_open:
         with devices((2, 4)), pytest.raises(ValueError, match=words):
-            step(grid, **{"steps": 1, **options})
+            call(step)
         with pytest.raises(ValueError, match=r"no mesh axis \['x', 'y'\] in context"):
             step(GRID, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (by_block(partial(surround, width=0)), WIDE.format(0)),
-        (by_block(partial(surround_open, width=5)), WIDE.format(5)),
-        (lambda grid: diffuse(grid, 5, width=5), "cannot fill a halo of 5"),
-        (lambda grid: diffuse_open(grid, 1, value=GRID), "value has the shape"),
-        (lambda grid: halo.exchange(grid, "z", 0), "no axis 'z' here: call it inside"),
-        (lambda grid: halo.exchange_open(grid, "z", 0), "no axis 'z' here"),
-        (by_block(along_x(2)), r"\(4, 4\) has no axis 2"),
-        (jax.shard_map(along_x(1), **ROWS), "is itself cut along axis 1"),
-    ],
+@each_refusal(
+    (by_block(partial(surround, width=0)), WIDE.format(0)),
+    (by_block(partial(surround_open, width=5)), WIDE.format(5)),
+    (lambda grid: diffuse(grid, 5, width=5), "cannot fill a halo of 5"),
+    (lambda grid: diffuse_open(grid, 1, value=GRID), "value has the shape"),
+    (lambda grid: halo.exchange(grid, "z", 0), "no axis 'z' here: call it inside"),
+    (lambda grid: halo.exchange_open(grid, "z", 0), "no axis 'z' here"),
+    (by_block(along_x(2)), r"\(4, 4\) has no axis 2"),
+    (jax.shard_map(along_x(1), **ROWS), "is itself cut along axis 1"),
 )
 def test_a_halo_that_cannot_be_filled_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):

@@ -5,16 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from cases import each_week
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, mesh_of, noise, on
+from cases import each_refusal, each_week
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, mesh_of, noise, on
 
 from examples.communication import measure
 from examples.inverse import Factors, inv, lu_solve_blocks, stages, unpack
 from examples.lu import lu_factor, plan
 
 BLOCKS = jax.P("x", "y")
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 NAMES = "model", "data"
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -161,22 +159,19 @@ def invert_on_another_mesh(factors):
         return inv(factors)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda f: lu_solve_blocks(B, B), "a ndarray has no factors: pass lu_factor"),
-        (lambda f: inv(None), "a NoneType has no factors"),
-        (lambda f: unpack(B), "a ndarray has no factors"),
-        (lambda f: lu_solve_blocks(f, B[0]), r"b \(8,\) does not fit 8 equat"),
-        (lambda f: lu_solve_blocks(f, B[:5]), r"pass \[8, K\]"),
-        (lambda f: lu_solve_blocks(f, [[1.0]]), "b list does not fit"),
-        (lambda f: lu_solve_blocks(f, B, 3), "trans is 3: pass 0, 1 or 2"),
-        (lambda f: lu_solve_blocks(f, B.astype("O")), "b is object: pass"),
-        (slope(lambda f: unpack(lu_factor(f.a)).upper.sum()), "no derivative"),
-        (slope(lambda f: inv(lu_factor(f.a).alone()).sum()), "have no derivative"),
-        (slope(lambda f: lu_solve_blocks(f, B).sum()), "LU factors have no derivative"),
-        (invert_on_another_mesh, "set the mesh of the fac"),
-    ],
+@each_refusal(
+    (lambda f: lu_solve_blocks(B, B), "a ndarray has no factors: pass lu_factor"),
+    (lambda f: inv(None), "a NoneType has no factors"),
+    (lambda f: unpack(B), "a ndarray has no factors"),
+    (lambda f: lu_solve_blocks(f, B[0]), r"b \(8,\) does not fit 8 equat"),
+    (lambda f: lu_solve_blocks(f, B[:5]), r"pass \[8, K\]"),
+    (lambda f: lu_solve_blocks(f, [[1.0]]), "b list does not fit"),
+    (lambda f: lu_solve_blocks(f, B, 3), "trans is 3: pass 0, 1 or 2"),
+    (lambda f: lu_solve_blocks(f, B.astype("O")), "b is object: pass"),
+    (slope(lambda f: unpack(lu_factor(f.a)).upper.sum()), "no derivative"),
+    (slope(lambda f: inv(lu_factor(f.a).alone()).sum()), "have no derivative"),
+    (slope(lambda f: lu_solve_blocks(f, B).sum()), "LU factors have no derivative"),
+    (invert_on_another_mesh, "set the mesh of the fac"),
 )
 def test_what_is_no_system_is_refused(call, words):
     with devices((2, 4)):

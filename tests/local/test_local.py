@@ -317,10 +317,6 @@ def send(number):
     return lambda launcher: launcher.send_signal(number)
 
 
-def close_output(launcher):
-    launcher.stdout.close()
-
-
 def send_twice(launcher):
     launcher.terminate()
     while "which have 30 s; a second signal kills" not in launcher.stderr.readline():
@@ -338,7 +334,11 @@ ENDS = {  # what happens, what the processes do, the code
     "SIGHUP": (send(signal.SIGHUP), WAIT, 128 + signal.SIGHUP),
     "kill": (send(signal.SIGKILL), WAIT, -signal.SIGKILL),
     "second signal": (send_twice, IGNORE + WAIT, 128 + signal.SIGTERM),
-    "reader": (close_output, STAY + "while True: print('x' * 1000)", 128 + 13),
+    "reader": (
+        lambda job: job.stdout.close(),
+        STAY + "while True: print('x' * 1000)",
+        128 + 13,
+    ),
     "failure": (lambda _: Path("go").touch(), IGNORE + STAY + FAIL + LOOP, 3),
 }
 
@@ -385,10 +385,3 @@ def test_bad_arguments_are_refused_before_any_start(line, words):
     done = run([sys.executable, LOCAL, *line])
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
-
-
-def test_a_copy_stands_alone():
-    text = LOCAL.read_text()
-    assert text.startswith("# SPDX-License-Identifier: MIT-0\n")
-    imported = {line.split()[1] for line in text.splitlines() if line[:7] == "import "}
-    assert imported <= sys.stdlib_module_names

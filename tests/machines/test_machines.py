@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from on_devices import on
 
 from examples import machines
@@ -180,20 +181,16 @@ COUNT = "no number of devices or hosts"
 KNOWN = r"no machine: pass one of .*'h100'.*v5e:4x4"
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        *((lambda n=n: described(n), KNOWN) for n in ("H100", "v5p:2x2x", 8)),
-        *((lambda n=n: described("h100", n), COUNT) for n in (0, "2", 1.0)),
-        (lambda: described("v5p:2x2x2", 2), "v5p:2x2x2 says its hosts itself"),
-        (lambda: described("v5p:2x2x2", 1, 4), "v5p:2x2x2 says its hosts itself"),
-        (lambda: mesh_of(chips(4, 4, 4, 1), 2, 32), "pass 1 x 64 or 4 x 16 or 16 x"),
-        (lambda: mesh_of(chips(2, 2, 2, 1)[:6], 6), "6 chips do not fill a torus of 2"),
-        (lambda: mesh_of(on_hosts(8, 8, 8), 8, 3), "3 x 8: pass 6 x 4 or 12 x 2 or 3"),
-        (lambda: mesh_of(on_hosts(8, 4), 12), r"hosts have \[8, 4\] of the devices"),
-        (lambda: mesh_of(on_hosts(8), 0, 8), f"0 is {COUNT}"),
-    ],
-    ids=itertools.count(),
+@each_refusal(
+    *((lambda n=n: described(n), KNOWN) for n in ("H100", "v5p:2x2x", 8)),
+    *((lambda n=n: described("h100", n), COUNT) for n in (0, "2", 1.0)),
+    (lambda: described("v5p:2x2x2", 2), "v5p:2x2x2 says its hosts itself"),
+    (lambda: described("v5p:2x2x2", 1, 4), "v5p:2x2x2 says its hosts itself"),
+    (lambda: mesh_of(chips(4, 4, 4, 1), 2, 32), "pass 1 x 64 or 4 x 16 or 16 x"),
+    (lambda: mesh_of(chips(2, 2, 2, 1)[:6], 6), "6 chips do not fill a torus of 2"),
+    (lambda: mesh_of(on_hosts(8, 8, 8), 8, 3), "3 x 8: pass 6 x 4 or 12 x 2 or 3"),
+    (lambda: mesh_of(on_hosts(8, 4), 12), r"hosts have \[8, 4\] of the devices"),
+    (lambda: mesh_of(on_hosts(8), 0, 8), f"0 is {COUNT}"),
 )
 def test_a_refusal_says_which_machines_and_meshes_there_are(call, words):
     with pytest.raises(ValueError, match=words):

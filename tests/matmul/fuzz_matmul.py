@@ -68,7 +68,6 @@ def target(name, axes=("x", "y"), specs=(BLOCKS, BLOCKS)):
 
 REFUSALS = (
     "Cannon needs a square mesh, not {} x {}: use summa",
-    "axes {} of two types: make all Auto or all Explicit",
     "{} = {} cannot be cut into {} parts: pad it to {}",
     "{} x {} is no product of two matrices, or is empty",
 )

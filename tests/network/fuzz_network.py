@@ -23,7 +23,6 @@ def total(p, x):
 REFUSALS = (
     "an array of shape {} cannot be cut into {} blocks of {} parts along its "
     "first axis: pad each block",
-    "axes {} of two types: make all Auto or all Explicit",
     "{} does not add up: pass an array of numbers",
 )
 

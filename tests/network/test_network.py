@@ -2,17 +2,16 @@
 
 import csv
 from functools import partial
-from itertools import count, permutations
+from itertools import permutations
 from pathlib import Path
 
 import jax
 import network_cost as tool
 import numpy as np
 import pytest
-from cases import each_week
+from cases import each_refusal, each_week
 from jax import lax
-from jax.sharding import AxisType
-from on_devices import devices
+from on_devices import AUTO, EXPLICIT, devices
 
 from examples.communication import Collective, Program, measure
 from examples.network import leaving, messages, sum_by_hosts
@@ -36,11 +35,11 @@ def flat(x):
 @pytest.mark.parametrize(
     ("shape", "kind", "dtype"),
     [
-        ((2, 4), AxisType.Explicit, np.float32),
-        ((2, 3), AxisType.Auto, np.complex64),
-        each_week((1, 8), AxisType.Explicit, np.float32),
-        each_week((4, 2), AxisType.Explicit, np.float32),
-        each_week((8, 1), AxisType.Explicit, np.float32),
+        ((2, 4), EXPLICIT, np.float32),
+        ((2, 3), AUTO, np.complex64),
+        each_week((1, 8), EXPLICIT, np.float32),
+        each_week((4, 2), EXPLICIT, np.float32),
+        each_week((8, 1), EXPLICIT, np.float32),
     ],
 )
 def test_it_is_the_sum_of_the_blocks_and_a_host_sends_a_part(shape, kind, dtype):
@@ -104,18 +103,14 @@ def leaving_two(group, times):
     return leaving(Program((collective("all-reduce", group, times=times),)), [0, 1])
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: summed(np.ones(64, bool)), "bool does not add up: pass an array of"),
-        (lambda: summed([1.0] * 64), "list does not add up: pass an array of"),
-        (lambda: summed(np.ones(24)), "cannot be cut into 8 blocks of 4 parts"),
-        (lambda: summed(np.ones(())), "cannot be cut into 8 blocks of 4 parts"),
-        (lambda: summed(np.ones(64), "host"), "no mesh axis .*host"),
-        (lambda: leaving_two((0, 1), None), "give the loop a fixed length"),
-        (lambda: leaving_two((0, 1, 2), 1), "more devices than the 2 in hosts"),
-    ],
-    ids=count(),
+@each_refusal(
+    (lambda: summed(np.ones(64, bool)), "bool does not add up: pass an array of"),
+    (lambda: summed([1.0] * 64), "list does not add up: pass an array of"),
+    (lambda: summed(np.ones(24)), "cannot be cut into 8 blocks of 4 parts"),
+    (lambda: summed(np.ones(())), "cannot be cut into 8 blocks of 4 parts"),
+    (lambda: summed(np.ones(64), "host"), "no mesh axis .*host"),
+    (lambda: leaving_two((0, 1), None), "give the loop a fixed length"),
+    (lambda: leaving_two((0, 1, 2), 1), "more devices than the 2 in hosts"),
 )
 def test_what_cannot_be_summed_or_counted_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):

@@ -4,15 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import each_week
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, noise
+from cases import each_refusal, each_week
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, noise
 
 from examples import norm_estimate
 from examples.communication import measure
 from examples.norm_estimate import Grid, Inverse, place
 
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 AXES = "x", "y"
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -157,13 +155,10 @@ def test_messages_are_small_beside_the_weights():
     assert {"all-gather", "all-reduce"} == {*program.counts}
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda w: Inverse(3).norms(w), "a int solves nothing"),
-        (lambda w: Inverse((np.sin,)).transposed(), "a tuple solves nothing"),
-        (lambda w: Inverse(lambda b: b[:2]).norms(w), r"returned \(2, 12\): \(4, 12\)"),
-    ],
+@each_refusal(
+    (lambda w: Inverse(3).norms(w), "a int solves nothing"),
+    (lambda w: Inverse((np.sin,)).transposed(), "a tuple solves nothing"),
+    (lambda w: Inverse(lambda b: b[:2]).norms(w), r"returned \(2, 12\): \(4, 12\)"),
 )
 def test_what_does_not_solve_is_refused(call, words):
     with devices((1, 2)), pytest.raises(ValueError, match=words):

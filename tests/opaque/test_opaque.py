@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import devices
+from cases import each_refusal
+from on_devices import AUTO, EXPLICIT, devices
 
 from examples.communication import measure
 from examples.opaque import block_singular_values, numpy_svd, singular_values
@@ -27,7 +27,7 @@ def weighted(values):
 
 @pytest.mark.parametrize(
     ("mesh", "kind", "m", "n"),
-    [((2, 4), AxisType.Explicit, 6, 4), ((4, 2), AxisType.Auto, 4, 6)],
+    [((2, 4), EXPLICIT, 6, 4), ((4, 2), AUTO, 4, 6)],
 )
 @pytest.mark.parametrize("axis", ["x", "y"])
 def test_values_and_gradients_are_right_and_send_nothing(mesh, kind, m, n, axis):
@@ -77,17 +77,14 @@ def served(a, axis="x"):
     return lambda: singular_values(a, axis)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: numpy_svd(np.ones((2, 2), int)), r"int64\[2, 2\] is no batch of mat"),
-        (lambda: numpy_svd(np.ones(3, np.float32)), r"float32\[3\] is no batch"),
-        (lambda: numpy_svd([[1.0]]), "list.* is no batch of matrices"),
-        (served(matrices(), "z"), "no mesh axis 'z' in context"),
-        (served(matrices()[0]), r"float32\[6, 4\] is no batch of matrices"),
-        (served(matrices(dtype=np.complex64)), r"complex64\[24, 6, 4\] is no batch"),
-        (served(matrices(13)), "a batch of 13 cannot be cut into 4 parts: pad it"),
-    ],
+@each_refusal(
+    (lambda: numpy_svd(np.ones((2, 2), int)), r"int64\[2, 2\] is no batch of mat"),
+    (lambda: numpy_svd(np.ones(3, np.float32)), r"float32\[3\] is no batch"),
+    (lambda: numpy_svd([[1.0]]), "list.* is no batch of matrices"),
+    (served(matrices(), "z"), "no mesh axis 'z' in context"),
+    (served(matrices()[0]), r"float32\[6, 4\] is no batch of matrices"),
+    (served(matrices(dtype=np.complex64)), r"complex64\[24, 6, 4\] is no batch"),
+    (served(matrices(13)), "a batch of 13 cannot be cut into 4 parts: pad it"),
 )
 def test_what_the_host_cannot_serve_is_refused(call, words):
     with devices((4, 2)), pytest.raises(ValueError, match=words):

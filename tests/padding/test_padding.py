@@ -2,15 +2,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from fft.test_fft import lies
-from jax.sharding import AxisType
-from on_devices import devices
+from on_devices import AUTO, EXPLICIT, devices
 
 from examples.communication import measure
 from examples.padding import neutral, pad_to_mesh, padded_shape, unpad, valid_mask
 
 P = jax.P
-KINDS = AxisType.Explicit, AxisType.Auto
 
 
 def data(*shape):
@@ -20,9 +19,9 @@ def data(*shape):
 @pytest.mark.parametrize(
     ("mesh", "kind", "spec", "shape"),
     [
-        ((2, 4), KINDS[0], P("x"), (14, 5)),
-        ((4, 2), KINDS[1], P("y", "x"), (14, 8)),
-        ((2, 4), KINDS[0], P(None, ("y", "x")), (13, 8)),
+        ((2, 4), EXPLICIT, P("x"), (14, 5)),
+        ((4, 2), AUTO, P("y", "x"), (14, 8)),
+        ((2, 4), EXPLICIT, P(None, ("y", "x")), (13, 8)),
     ],
 )
 def test_the_data_comes_first_and_the_fill_after_it(mesh, kind, spec, shape):
@@ -70,7 +69,7 @@ def test_the_neutral_element_changes_no_reduction(dtype):
             np.testing.assert_array_equal(more, alone)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [EXPLICIT, AUTO])
 def test_padding_and_mask_send_nothing_and_hold_their_blocks(kind):
     x = jax.ShapeDtypeStruct((13, 4), jnp.float32)
     with devices((8,), kind):
@@ -81,7 +80,7 @@ def test_padding_and_mask_send_nothing_and_hold_their_blocks(kind):
     assert program.outputs == 1001 * 4
 
 
-@pytest.mark.parametrize(("kind", "place"), [(KINDS[0], "@y"), (KINDS[1], "")])
+@pytest.mark.parametrize(("kind", "place"), [(EXPLICIT, "@y"), (AUTO, "")])
 def test_unpad_gathers_the_axis_that_it_cuts_and_the_other_keeps_its_place(kind, place):
     with devices((2, 4), kind):
         padded = pad_to_mesh(data(13, 8), P("x", "y"))
@@ -92,18 +91,15 @@ def test_unpad_gathers_the_axis_that_it_cuts_and_the_other_keeps_its_place(kind,
     assert set(whole.counts) == {"all-gather"}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x: pad_to_mesh(x, P("x", None, None)), "3 entries for an array of ra"),
-        (lambda x: valid_mask((13, 5), P("z")), r"names \['z'\], the mesh has \['x'\]"),
-        (lambda x: pad_to_mesh(x, P(("x", "z"))), r"names \['z'\], the mesh has \['x'"),
-        (lambda x: unpad(x, (17, 5)), r"cannot cut .*\(17, 5\)"),
-        (lambda x: unpad(x, (13, 5, 1)), r"cannot cut .*\(13, 5, 1\)"),
-        (lambda x: neutral("max", np.complex64), "element .* 'max' over complex"),
-        (lambda x: neutral("median", np.float32), "neutral element .* 'median'"),
-    ],
+@each_refusal(
+    (lambda x: pad_to_mesh(x, P("x", None, None)), "3 entries for an array of ra"),
+    (lambda x: valid_mask((13, 5), P("z")), r"names \['z'\], the mesh has \['x'\]"),
+    (lambda x: pad_to_mesh(x, P(("x", "z"))), r"names \['z'\], the mesh has \['x'"),
+    (lambda x: unpad(x, (17, 5)), r"cannot cut .*\(17, 5\)"),
+    (lambda x: unpad(x, (13, 5, 1)), r"cannot cut .*\(13, 5, 1\)"),
+    (lambda x: neutral("max", np.complex64), "element .* 'max' over complex"),
+    (lambda x: neutral("median", np.float32), "neutral element .* 'median'"),
 )
-def test_what_does_not_fit_is_refused(call, message):
-    with devices((8,)), pytest.raises(ValueError, match=message):
+def test_what_does_not_fit_is_refused(call, words):
+    with devices((8,)), pytest.raises(ValueError, match=words):
         call(pad_to_mesh(data(13, 5), P("x")))

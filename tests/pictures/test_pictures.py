@@ -5,8 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import mesh_of, on
+from on_devices import AUTO, EXPLICIT, mesh_of, on
 
 from examples.pictures import COLOURS, INKS, beside, draw
 
@@ -77,9 +76,7 @@ def assert_parts(svg, sharding, shape):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize(
-    ("step", "kind"), [(2, AxisType.Auto), (-1, AxisType.Explicit)]
-)
+@pytest.mark.parametrize(("step", "kind"), [(2, AUTO), (-1, EXPLICIT)])
 def test_every_block_covers_its_part_of_the_frame_in_colours(spec, step, kind):
     some = jax.devices()[::step]
     mesh = mesh_of(2, len(some) // 2, devices=some, kind=kind)

@@ -54,7 +54,6 @@ def reference(p, weights, x, y):
 
 REFUSALS = (
     "a batch {} cannot be cut into {} parts of {} microbatches: take a multiple of {}",
-    "axes {} of two types: make all Auto or all Explicit",
 )
 
 TARGETS = (

@@ -6,14 +6,12 @@ import numpy as np
 import on_devices
 import pytest
 from cases import each_week
-from jax.sharding import AxisType
-from on_devices import assert_close, noise
+from on_devices import AUTO, EXPLICIT, assert_close, noise
 
 from examples.communication import measure
 from examples.pipeline import pipelined, schedule
 from examples.train import SPECS, init, mse, predict
 
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 L, N, B = 8, 6, 32
 devices = partial(on_devices.devices, names=("stage", "data"))
 
@@ -51,10 +49,7 @@ def bytes_sent(stages, parts, microbatches):
 
 @pytest.mark.parametrize(
     ("kind", "mesh", "microbatches"),  # mesh (stage, data)
-    [
-        (EXPLICIT, (2, 4), 4),
-        (AUTO, (4, 2), 8),
-    ],
+    [(EXPLICIT, (2, 4), 4), (AUTO, (4, 2), 8)],
 )
 def test_loss_and_gradient_are_those_of_one_device(kind, mesh, microbatches):
     """The gradient of a stage stays there, and is added up once."""

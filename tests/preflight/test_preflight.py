@@ -70,13 +70,6 @@ def a_report(number, **other):
     return report | versions | {"complaints": []} | other
 
 
-def test_a_sound_start_returns_the_arguments(port):
-    """The port is free again at once."""
-    for _ in range(3):
-        results = [(*found.values(),) for found in meet(port, (3, 0), (3, 1), (3, 2))]
-        assert results == [(f"127.0.0.1:{port}", 3, number) for number in range(3)]
-
-
 def test_jax_starts_with_what_comes_back(run, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     script = tmp_path / "script.py"
@@ -224,7 +217,6 @@ def test_a_process_that_differs_or_complains_is_an_error():
 
 
 PROXIES = {
-    "proxy": ({"http_proxy": "p"}, "http_proxy"),
     "https": ({"https_proxy": "p", "http_proxy": "p"}, "https_proxy"),
     "spared": ({"http_proxy": "p", "no_proxy": "x, node1"}, None),
     "domain": ({"http_proxy": "p", "no_grpc_proxy": "1"}, None),

@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from fft.test_fft import lies
 from jax import random
-from jax.sharding import AxisType
-from on_devices import as_double, devices, noise
+from on_devices import AUTO, EXPLICIT, as_double, devices, noise
 
 from examples import random_numbers
 from examples.communication import measure
@@ -57,8 +57,8 @@ def test_the_blocks_are_those_of_the_global_bits(spec, mesh, shape, block):
 @pytest.mark.parametrize(
     ("mesh", "spec", "dtype", "kind"),
     [
-        ((4, 2), P("y", "x"), jnp.bfloat16, AxisType.Explicit),
-        ((3, 2), P("x", "y"), jnp.complex64, AxisType.Auto),
+        ((4, 2), P("y", "x"), jnp.bfloat16, EXPLICIT),
+        ((3, 2), P("x", "y"), jnp.complex64, AUTO),
     ],
 )
 def test_dropout_drops_what_the_global_view_drops(mesh, spec, dtype, kind):
@@ -82,8 +82,8 @@ def test_dropout_drops_what_the_global_view_drops(mesh, spec, dtype, kind):
 @pytest.mark.parametrize(
     ("sampler", "mesh", "spec", "kind"),
     [
-        (random_numbers.gamma, (2, 4), P("x", "y"), AxisType.Explicit),
-        (poisson, (2, 2), P(("y", "x")), AxisType.Auto),
+        (random_numbers.gamma, (2, 4), P("x", "y"), EXPLICIT),
+        (poisson, (2, 2), P(("y", "x")), AUTO),
     ],
 )
 def test_a_sample_is_that_of_one_device(sampler, mesh, spec, kind):
@@ -141,31 +141,28 @@ def count_bits(shape):
     return jax.jit(block_bits, static_argnums=(1, 2))(KEY, shape, ROWS)
 
 
-@pytest.mark.parametrize(
-    ("call", "phrase"),
-    [
-        (lambda: ask(key=random.PRNGKey(0)), r"uint32\[2\] is no typed key: pass jax"),
-        (lambda: per_device_key(random.split(KEY, 3), "x"), r"key<fry>\[3\] holds 3 k"),
-        (lambda: drop(key=3), "int.* is no typed key"),
-        (lambda: drop(key=random.key(0, impl="rbg")), "pass a threefry2x32 key"),
-        (lambda: drop(rate=math.nan), "rate of nan .*take 0 <= rate < 1"),
-        (lambda: jax.jit(lambda rate: drop(rate=rate))(0.5), "rate is traced"),
-        (lambda: drop(np.int32), "int32 cannot be scaled"),
-        (lambda: per_device_key(KEY, "x"), "inside a jax.shard_map over .*x"),
-        (lambda: block_bits(KEY, (2,), P("x")), "inside a jax.shard_map over"),
-        (lambda: count_bits((2**30, 1)), "over 2.*32 cells"),
-        (lambda: ask(lambda key, shape: (1, 2)), "draws tuple"),
-        (lambda: ask(lambda key, shape: KEY), r"draws \(\) where \(1, 4\) is asked"),
-        (lambda: ask(shape=(12, 4)), "axis 0: 12 cells .* of 1 .* a shape of 16"),
-        (lambda: ask(shape=(16, 4), tile=(3, 4)), "of 3 on each of 8 .* a shape of 24"),
-        (lambda: ask(tile=(1,)), r"tile \(1,\) is for no array of 2 axes"),
-        (lambda: ask(tile=(1, 0)), r"tile \(1, 0\)"),
-        (lambda: ask(spec=P("z")), r"no mesh axis \['z'\] in context"),
-        (lambda: ask(spec=P("x", None, "y")), "places 3 axes, but the array has 2"),
-        (lambda: ask(shape=(8.0, 4)), "is no shape: pass a tuple"),
-        (lambda: ask(spec="x"), "'x' is no spec: pass jax.P"),
-    ],
+@each_refusal(
+    (lambda: ask(key=random.PRNGKey(0)), r"uint32\[2\] is no typed key: pass jax"),
+    (lambda: per_device_key(random.split(KEY, 3), "x"), r"key<fry>\[3\] holds 3 k"),
+    (lambda: drop(key=3), "int.* is no typed key"),
+    (lambda: drop(key=random.key(0, impl="rbg")), "pass a threefry2x32 key"),
+    (lambda: drop(rate=math.nan), "rate of nan .*take 0 <= rate < 1"),
+    (lambda: jax.jit(lambda rate: drop(rate=rate))(0.5), "rate is traced"),
+    (lambda: drop(np.int32), "int32 cannot be scaled"),
+    (lambda: per_device_key(KEY, "x"), "inside a jax.shard_map over .*x"),
+    (lambda: block_bits(KEY, (2,), P("x")), "inside a jax.shard_map over"),
+    (lambda: count_bits((2**30, 1)), "over 2.*32 cells"),
+    (lambda: ask(lambda key, shape: (1, 2)), "draws tuple"),
+    (lambda: ask(lambda key, shape: KEY), r"draws \(\) where \(1, 4\) is asked"),
+    (lambda: ask(shape=(12, 4)), "axis 0: 12 cells .* of 1 .* a shape of 16"),
+    (lambda: ask(shape=(16, 4), tile=(3, 4)), "of 3 on each of 8 .* a shape of 24"),
+    (lambda: ask(tile=(1,)), r"tile \(1,\) is for no array of 2 axes"),
+    (lambda: ask(tile=(1, 0)), r"tile \(1, 0\)"),
+    (lambda: ask(spec=P("z")), r"no mesh axis \['z'\] in context"),
+    (lambda: ask(spec=P("x", None, "y")), "places 3 axes, but the array has 2"),
+    (lambda: ask(shape=(8.0, 4)), "is no shape: pass a tuple"),
+    (lambda: ask(spec="x"), "'x' is no spec: pass jax.P"),
 )
-def test_what_makes_no_sense_is_refused(call, phrase):
-    with devices((8, 1)), pytest.raises(ValueError, match=phrase):
+def test_what_makes_no_sense_is_refused(call, words):
+    with devices((8, 1)), pytest.raises(ValueError, match=words):
         call()

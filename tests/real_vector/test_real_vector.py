@@ -4,14 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from fft.test_fft import agree, lies
-from jax.sharding import AxisType
-from on_devices import as_double, assert_agreed, devices, noise
+from on_devices import AUTO, EXPLICIT, as_double, assert_agreed, devices, noise
 
 from examples import four_steps, real_vector
 from examples.communication import measure
 
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 EVEN, ODD = 960, 1155  # 24 x 40 and 33 x 35, or alike
 NORMS = {
     "rfft": None,
@@ -152,27 +151,21 @@ def test_frequencies_are_numpys_and_lie_as_spectra_do(n, kind):
 LINE = jnp.zeros(24)
 
 
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda r: r.rfft(LINE + 1j), "complex64 is not real: pass the real part"),
-        (lambda r: r.rfft([1.0]), "a is list: pass an array of numbers"),
-        (lambda r: r.rfft(LINE[0]), "a is one number: pass a vector"),
-        (lambda r: r.rfft(LINE[:0]), "n = 0: pass an integer from 1"),
-        (lambda r: r.rfft(LINE, norm="loud"), "norm = 'loud': pass one of"),
-        (lambda r: r.rfft(LINE, over="z"), r"no mesh axis \['z'\] in context"),
-        (lambda r: r.rfft(LINE, over=("x", "x")), "pass one mesh axis or more"),
-        (lambda r: r.rfft(LINE, n=25), r"\[24\] is not for n = 25: pass \[25\], or"),
-        (lambda r: r.irfft(LINE[:20], 24), r"is not for n = 24: pass \[13\], or"),
-        (lambda r: r.irfft_transposed(LINE, 24), "pass a matrix, or call irfft"),
-        (lambda r: r.rfft(jnp.zeros(1009)), "transform it as complex numbers, or pass"),
-        (lambda r: r.fftfreq(24, matrix=(5, 5)), "does not hold n = 24: pass R C = n"),
-        (
-            lambda r: jax.shard_map(r.rfft, in_specs=jax.P(), out_specs=jax.P())(LINE),
-            "are Manual: call this outside",
-        ),
-    ],
+@each_refusal(
+    (lambda r: r.rfft(LINE + 1j), "complex64 is not real: pass the real part"),
+    (lambda r: r.rfft([1.0]), "a is list: pass an array of numbers"),
+    (lambda r: r.rfft(LINE[0]), "a is one number: pass a vector"),
+    (lambda r: r.rfft(LINE[:0]), "n = 0: pass an integer from 1"),
+    (lambda r: r.rfft(LINE, norm="loud"), "norm = 'loud': pass one of"),
+    (lambda r: r.rfft(LINE, over="z"), r"no mesh axis \['z'\] in context"),
+    (lambda r: r.rfft(LINE, over=("x", "x")), "pass one mesh axis or more"),
+    (lambda r: r.rfft(LINE, n=25), r"\[24\] is not for n = 25: pass \[25\], or"),
+    (lambda r: r.irfft(LINE[:20], 24), r"is not for n = 24: pass \[13\], or"),
+    (lambda r: r.irfft_transposed(LINE, 24), "pass a matrix, or call irfft"),
+    (lambda r: r.rfft(jnp.zeros(1009)), "transform it as complex numbers, or pass"),
+    (lambda r: r.fftfreq(24, matrix=(5, 5)), "does not hold n = 24: pass R C = n"),
+    (lambda r: jax.shard_map(r.rfft, out_specs=jax.P())(LINE), "are Manual: call"),
 )
-def test_what_has_no_answer_is_refused_in_words(call, complaint):
-    with devices((2, 4)), pytest.raises(ValueError, match=complaint):
+def test_what_has_no_answer_is_refused_in_words(call, words):
+    with devices((2, 4)), pytest.raises(ValueError, match=words):
         call(real_vector)

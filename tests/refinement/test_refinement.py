@@ -4,15 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, measure_memory, noise
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, measure_memory, noise
 
 from examples.communication import measure
 from examples.refinement import dense, place, refine, refine_blocks
 
 N = 29
 BLOCKS = jax.P("x", "y")
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 EPS = np.finfo(np.float64).eps
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, noise
+from cases import each_refusal
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, noise
 
 from examples import secular
 from examples.communication import measure
@@ -116,7 +116,7 @@ def test_roots_are_exact_to_rounding(copies, exponents, seeds):
 def test_rows_that_devices_do_not_divide_are_joined_as_predicted():
     """All vectors go to all; another axis of the mesh is left alone."""
     d, e = noise(31), noise(30, seed=1)
-    mesh = jax.make_mesh((3, 2), ("a", "b"), (AxisType.Auto, AxisType.Explicit))
+    mesh = jax.make_mesh((3, 2), ("a", "b"), (AUTO, EXPLICIT))
     with jax.set_mesh(mesh), jax.numpy_dtype_promotion("strict"):
         run = jax.jit(lambda d, e: eigh_tridiagonal(d, e, "a")).lower(d, e).compile()
         w, q = run(d, e)
@@ -159,17 +159,14 @@ def values(d, e=E, axes=("x", "y")):
     return eigvalsh_tridiagonal(d, e, axes)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda d: values(d, d), r"d \(8,\) and e \(8,\) of float64, float64"),
-        (lambda d: values(d, E.astype("f4")), "of float64, float32: pass"),
-        (lambda d: values(d, [1.0]), "e is no array of"),
-        (lambda d: values(d, E, ("x", "x")), "pass the name of a mesh axis"),
-        (lambda d: eigh_tridiagonal(d, E, "z"), r"no mesh axis \['z'\] in context"),
-        (jax.grad(lambda d: values(d, E).sum()), "have no derivative here"),
-        (jax.shard_map(values, in_specs=jax.P(), out_specs=jax.P()), "use `conquer`"),
-    ],
+@each_refusal(
+    (lambda d: values(d, d), r"d \(8,\) and e \(8,\) of float64, float64"),
+    (lambda d: values(d, E.astype("f4")), "of float64, float32: pass"),
+    (lambda d: values(d, [1.0]), "e is no array of"),
+    (lambda d: values(d, E, ("x", "x")), "pass the name of a mesh axis"),
+    (lambda d: eigh_tridiagonal(d, E, "z"), r"no mesh axis \['z'\] in context"),
+    (jax.grad(lambda d: values(d, E).sum()), "have no derivative here"),
+    (jax.shard_map(values, in_specs=jax.P(), out_specs=jax.P()), "use `conquer`"),
 )
 def test_what_is_no_tridiagonal_problem_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):

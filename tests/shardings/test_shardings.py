@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, SingleDeviceSharding
-from on_devices import even, mesh_of, on, table
+from jax.sharding import SingleDeviceSharding
+from on_devices import AUTO, EXPLICIT, even, mesh_of, on, table
 
 from examples.shardings import Mistake, differences, mistake, notation, parse
 
 WORDING = Path(__file__).parents[1] / "wording/shardings.txt"
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 P, SHAPE = jax.P, (8, 8)
 
 
@@ -128,7 +127,7 @@ def test_a_pending_sum_is_not_a_sharding_of_the_sum(mesh):
         differences(rows, pending, SHAPE)
 
 
-NO_SHARDINGS = [..., None, "x", 3.5, ("x", None), ["x"], np.ones(2)]
+NO_SHARDINGS = [..., None, "x", 3.5, ("x", None), ["x"], np.ones(2), P("x")]
 
 
 def test_the_words_for_mistakes_are_those_of_the_file():
@@ -137,11 +136,6 @@ def test_the_words_for_mistakes_are_those_of_the_file():
     pairs += [(answer, EIGHT_COLUMNS) for answer in NO_SHARDINGS]
     lines = [line for pair in pairs for line in differences(*pair, SHAPE)[0]]
     assert lines == WORDING.read_text().splitlines()
-
-
-def test_a_spec_without_a_mesh_is_refused_with_advice():
-    reasons, _ = differences(P("x"), EIGHT_COLUMNS, SHAPE)
-    assert reasons == ["a spec alone has no mesh: call jax.set_mesh(mesh) first"]
 
 
 # -------------------------------------------------------------- pictures in text

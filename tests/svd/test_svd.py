@@ -1,12 +1,11 @@
-import itertools
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, noise
+from cases import each_refusal
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, noise
 
 from examples import tsqr
 from examples.communication import measure
@@ -19,7 +18,6 @@ from examples.svd import (
     svdvals,
 )
 
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 KEY = jax.random.key(0)
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -222,20 +220,16 @@ def first(a, k=1, sketch=None):
     return randomized_svd(a, k, sketch or Sketch(KEY))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda a: svd(a.T), r"a \(3, 8\) is not tall: pass \[N, K\], N >= K"),
-        (lambda a: first(a[0]), r"a \(3,\) is not a matrix"),
-        (lambda a: svd([["1"]]), "a is of <U1: pass an array of one of"),
-        (lambda a: svd(a, ("x", "x")), "pass each once, and outside"),
-        (lambda a: svd(a, "z"), r"no mesh axis \['z'\] in context"),
-        (lambda a: first(a, 4), "k = 4 .* pass k from 1 to 3"),
-        (lambda a: first(a, 1, Sketch(KEY, -1)), "that are not negative"),
-        (lambda a: randomized_svd(a, 1, KEY), r"pass Sketch\(jax.random.key"),
-        (jax.grad(lambda a: first(a).error), "derivative: differentiate the real part"),
-    ],
-    ids=itertools.count(),
+@each_refusal(
+    (lambda a: svd(a.T), r"a \(3, 8\) is not tall: pass \[N, K\], N >= K"),
+    (lambda a: first(a[0]), r"a \(3,\) is not a matrix"),
+    (lambda a: svd([["1"]]), "a is of <U1: pass an array of one of"),
+    (lambda a: svd(a, ("x", "x")), "pass each once, and outside"),
+    (lambda a: svd(a, "z"), r"no mesh axis \['z'\] in context"),
+    (lambda a: first(a, 4), "k = 4 .* pass k from 1 to 3"),
+    (lambda a: first(a, 1, Sketch(KEY, -1)), "that are not negative"),
+    (lambda a: randomized_svd(a, 1, KEY), r"pass Sketch\(jax.random.key"),
+    (jax.grad(lambda a: first(a).error), "derivative: differentiate the real part"),
 )
 def test_what_has_no_answer_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):

@@ -58,10 +58,7 @@ def spread(p, arrays, w1, shape):
     assert np.abs(w1).min() > 0
 
 
-REFUSALS = (
-    "a batch of {} cannot be cut in {}: take a multiple of it",
-    "axes {} of two types: make all Auto or all Explicit",
-)
+REFUSALS = ("a batch of {} cannot be cut in {}: take a multiple of it",)
 
 
 def target(loss, row, *axes):

@@ -6,16 +6,15 @@ import numpy as np
 import on_devices
 import optax
 import pytest
-from cases import each_week
+from cases import each_refusal, each_week
 from fft.test_fft import lies
-from jax.sharding import AxisType
 from numpy.testing import assert_allclose
+from on_devices import AUTO, EXPLICIT
 
 from examples import train
 from examples.communication import measure
 from examples.train import NAMES, SPECS, create, init, loss, sharded_loss, train_step
 
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 L, N, F, B = 2, 24, 48, 24  # layers, their widths, a batch
 SIZES = L, N, F
 RATE, STEPS = 1e-2, 5
@@ -202,23 +201,20 @@ def step_from(device):
     return train_step(loss, optax.sgd(RATE), (params, ()))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: loss(start(), (X, X[:16])), FIT),
-        (lambda: sharded_loss(start(), (X[:, :7], X[:, :7])), FIT + ", not"),
-        (lambda: loss(start(), 2 * [np.ones((30, N))]), "30 cannot be cut in 8: take"),
-        (lambda: loss(start() | {"w2": X[None]}, (X, X)), "of no model: pass w1"),
-        (lambda: sharded_loss(start() | {"w1": [1.0]}, (X, X)), "are those of no mod"),
-        (lambda: loss(start() | {"b1": np.ones((L, F), int)}, (X, X)), "floating-poin"),
-        (lambda: loss(lie_as("sharded"), (X, X)), "lies by P.*: lay it out by P"),
-        (lambda: sharded_loss(lie_as("tensor"), (X, X)), "lies by P.*: lay it out by"),
-        (lambda: start_with(SPECS["sharded"], 20), CUT),
-        (lambda: start_with({"w1": jax.P()}), "need one spec each, not"),
-        (lambda: start_with(SPECS["stages"]), r"no mesh axis \['stage'\] in context"),
-        (lambda: step_from(jax.devices()[0]), "the state is on no mesh"),
-        (lambda: train_step(loss, optax.sgd(RATE), (X, ())), "is on no mesh"),
-    ],
+@each_refusal(
+    (lambda: loss(start(), (X, X[:16])), FIT),
+    (lambda: sharded_loss(start(), (X[:, :7], X[:, :7])), FIT + ", not"),
+    (lambda: loss(start(), 2 * [np.ones((30, N))]), "30 cannot be cut in 8: take"),
+    (lambda: loss(start() | {"w2": X[None]}, (X, X)), "of no model: pass w1"),
+    (lambda: sharded_loss(start() | {"w1": [1.0]}, (X, X)), "are those of no mod"),
+    (lambda: loss(start() | {"b1": np.ones((L, F), int)}, (X, X)), "floating-poin"),
+    (lambda: loss(lie_as("sharded"), (X, X)), "lies by P.*: lay it out by P"),
+    (lambda: sharded_loss(lie_as("tensor"), (X, X)), "lies by P.*: lay it out by"),
+    (lambda: start_with(SPECS["sharded"], 20), CUT),
+    (lambda: start_with({"w1": jax.P()}), "need one spec each, not"),
+    (lambda: start_with(SPECS["stages"]), r"no mesh axis \['stage'\] in context"),
+    (lambda: step_from(jax.devices()[0]), "the state is on no mesh"),
+    (lambda: train_step(loss, optax.sgd(RATE), (X, ())), "is on no mesh"),
 )
 def test_what_does_not_fit_is_refused(call, words):
     with devices((8, 1)), pytest.raises(ValueError, match=words):

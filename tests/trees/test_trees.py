@@ -2,15 +2,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from fft.test_fft import lies
-from jax.sharding import AxisType
-from on_devices import devices, on
+from on_devices import AUTO, EXPLICIT, devices, on
 
 from examples import trees
 from examples.communication import measure
 from examples.trees import fits, shard_tree, sharded_init, specs_by_path
 
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 P, KEY = jax.P, jax.random.key(0)
 RULES = [
     (r"embed", P("x")),
@@ -155,30 +154,27 @@ def made(specs):
     return call
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (rules(("w|embed|step", P())), "no rule fits momentum/layers/0/b: add one"),
-        (rules((".*", P()), ("b", P("x"))), "for momentum/layers/0/b contradict each"),
-        (rules((".*", P()), ("bias", P())), "'bias' fits the end of no path"),
-        (rules((".*", "x")), r"\('.\*', 'x'\) is no rule"),
-        (rules("xy"), "'xy' is no rule"),
-        (rules(("(", P())), r"'\(' is no regular expression"),
-        (laid_out(TREE, P("x", None)), r"a/0 has rank 1: P\('x', None\) is too long"),
-        (laid_out(TREE, P("z")), r"a/0: P\('z',\) names \['z'\], not in \['x'\]"),
-        (laid_out(TREE, P("x")), r"a/1 has shape \(13,\): P\('x',\) cuts 13 in 8"),
-        (laid_out(TREE, P(("x", "x"))), r"P\(\('x', 'x'\),\) names \['x'\] twice"),
-        (laid_out(TREE, P(P.UNCONSTRAINED)), "does not say where each element belongs"),
-        (laid_out(W, {"b": P()}), "the specs are no prefix of the tree"),
-        (laid_out({"a": ["word"]}, P()), "a/0 is no number: 'word'"),
-        (
-            lambda: jax.jit(lambda a: shard_tree(a, P("x")))(np.ones(8)),
-            "is traced: call shard_tree outside jit",
-        ),
-        (made(P("x")), r"a has shape \(13,\): P\('x',\) cuts 13 in 8"),
-        (made({"a": "x"}), "a: 'x' is no spec"),
-        (lambda: trees.bytes_per_device(W), "w lies on no device"),
-    ],
+@each_refusal(
+    (rules(("w|embed|step", P())), "no rule fits momentum/layers/0/b: add one"),
+    (rules((".*", P()), ("b", P("x"))), "for momentum/layers/0/b contradict each"),
+    (rules((".*", P()), ("bias", P())), "'bias' fits the end of no path"),
+    (rules((".*", "x")), r"\('.\*', 'x'\) is no rule"),
+    (rules("xy"), "'xy' is no rule"),
+    (rules(("(", P())), r"'\(' is no regular expression"),
+    (laid_out(TREE, P("x", None)), r"a/0 has rank 1: P\('x', None\) is too long"),
+    (laid_out(TREE, P("z")), r"a/0: P\('z',\) names \['z'\], not in \['x'\]"),
+    (laid_out(TREE, P("x")), r"a/1 has shape \(13,\): P\('x',\) cuts 13 in 8"),
+    (laid_out(TREE, P(("x", "x"))), r"P\(\('x', 'x'\),\) names \['x'\] twice"),
+    (laid_out(TREE, P(P.UNCONSTRAINED)), "does not say where each element belongs"),
+    (laid_out(W, {"b": P()}), "the specs are no prefix of the tree"),
+    (laid_out({"a": ["word"]}, P()), "a/0 is no number: 'word'"),
+    (
+        lambda: jax.jit(lambda a: shard_tree(a, P("x")))(np.ones(8)),
+        "is traced: call shard_tree outside jit",
+    ),
+    (made(P("x")), r"a has shape \(13,\): P\('x',\) cuts 13 in 8"),
+    (made({"a": "x"}), "a: 'x' is no spec"),
+    (lambda: trees.bytes_per_device(W), "w lies on no device"),
 )
 def test_what_cannot_be_meant_is_refused_by_name(call, words):
     with devices((8,)), pytest.raises(ValueError, match=words):

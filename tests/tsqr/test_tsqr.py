@@ -4,14 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import each_week
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, noise
+from cases import each_refusal, each_week
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, noise
 
 from examples.communication import measure
 from examples.tsqr import lstsq, qr
 
-EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -195,24 +193,21 @@ def test_a_batch_on_an_axis_of_its_own_is_not_gathered():
 A = np.ones((8, 2))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: qr(A.T), r"a \(2, 8\) is not tall: pass \[N, K\], N >= K"),
-        (lambda: qr(A[:, 0]), r"a \(8,\) is not tall"),
-        (lambda: lstsq(A[:, :0], A), r"a \(8, 0\) is not tall"),
-        (lambda: qr(A.astype(int)), "int64 has no QR here: pass one of"),
-        (lambda: lstsq([[1.0]], A), "a is a list: pass an array of numbers"),
-        (lambda: qr(A.astype("O")), "a is of object: pass an array of numbers"),
-        (lambda: lstsq(A, A[:7]), r"b \(7, 2\) does not fit a \(8, 2\): pass 8 rows"),
-        (lambda: lstsq(A, A[:, None]), r"does not fit a \(8, 2\): pass 8 rows"),
-        (lambda: lstsq(A, [1.0] * 8), "b is a list"),
-        (lambda: lstsq(A, A.astype("O")), "b is of object"),
-        (lambda: qr(A, []), "pass the name of a mesh axis, or"),
-        (lambda: lstsq(A, A, ["x", "x"]), "'x'.*pass the name of a mesh axis"),
-        (lambda: qr(A, ("x", "z")), r"no mesh axis \['z'\] in context"),
-        (lambda: jax.shard_map(qr, out_specs=jax.P("x"))(rows(A)), "pass blocks to"),
-    ],
+@each_refusal(
+    (lambda: qr(A.T), r"a \(2, 8\) is not tall: pass \[N, K\], N >= K"),
+    (lambda: qr(A[:, 0]), r"a \(8,\) is not tall"),
+    (lambda: lstsq(A[:, :0], A), r"a \(8, 0\) is not tall"),
+    (lambda: qr(A.astype(int)), "int64 has no QR here: pass one of"),
+    (lambda: lstsq([[1.0]], A), "a is a list: pass an array of numbers"),
+    (lambda: qr(A.astype("O")), "a is of object: pass an array of numbers"),
+    (lambda: lstsq(A, A[:7]), r"b \(7, 2\) does not fit a \(8, 2\): pass 8 rows"),
+    (lambda: lstsq(A, A[:, None]), r"does not fit a \(8, 2\): pass 8 rows"),
+    (lambda: lstsq(A, [1.0] * 8), "b is a list"),
+    (lambda: lstsq(A, A.astype("O")), "b is of object"),
+    (lambda: qr(A, []), "pass the name of a mesh axis, or"),
+    (lambda: lstsq(A, A, ["x", "x"]), "'x'.*pass the name of a mesh axis"),
+    (lambda: qr(A, ("x", "z")), r"no mesh axis \['z'\] in context"),
+    (lambda: jax.shard_map(qr, out_specs=jax.P("x"))(rows(A)), "pass blocks to"),
 )
 def test_what_has_no_answer_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):
