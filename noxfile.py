@@ -90,7 +90,9 @@ def tests(session):
         alone = "--quiet --isolated --no-project --with=" + " --with=".join(packages)
         modules = sorted(Path("src/examples").glob("[!_]*.py"))
         folders = (f"tests/{module.stem}" for module in modules)
-        session.run("uv", "run", *alone.split(), "pytest", *WORKERS, *folders, *words)
+        # with LLVM's optimisation, as readers have it: see tests/conftest.py
+        line = "uv", "run", *alone.split(), "pytest", *WORKERS, *folders, *words
+        session.run(*line, env={"XLA_FLAGS": "--xla_backend_optimization_level=3"})
     elif first != "all":
         session.run("pytest", *WORKERS, first, *words)
     else:

@@ -115,6 +115,12 @@ def test_what_has_no_plain_form_is_refused(text):
         to_markdown(text, PAGE)
 
 
+def test_an_option_of_a_listing_that_would_be_lost_is_refused():
+    text = "```{literalinclude} rings.md\n:lines: 1-3\n```"
+    with pytest.raises(ValueError, match="rings: a listing cannot have lines"):
+        export.markdown(text, PAGE)
+
+
 def test_archives_of_a_site_have_the_same_bytes(tmp_path):
     site, page = tmp_path / "html", '<p><span class="offline"></span></p>'
     (site / "part").mkdir(parents=True)

@@ -13,7 +13,7 @@ import explorers
 import module_pictures
 import nbformat
 from execution import outputs_of, played_notebook
-from sources import page_of
+from sources import is_unchanged, page_of
 from sphinx.util import logging
 
 from book import contents, export, module_reference
@@ -61,7 +61,7 @@ def write_page(app, page, file):
 
 def write_files(app, exception):
     """Handle `build-finished`: write the modules and `llms.txt`."""
-    if exception or app.builder.name != "html":
+    if exception or app.builder.name != "html" or is_unchanged(app):
         return
     out, modules = Path(app.outdir), Path(app.config.execution_modules)
     (out / "modules").mkdir(exist_ok=True)

@@ -18,6 +18,8 @@ from html import escape
 from importlib import import_module
 from pathlib import Path
 
+from sources import is_unchanged
+
 FILES = Path(__file__).parent.glob("explorer_*.py")
 NAMES = [file.stem.removeprefix("explorer_") for file in FILES]
 
@@ -107,11 +109,13 @@ def data_script(name) -> str:
     return f"(window.shardbook ??= {{}}).{name} = {data};\n"
 
 
-def write_data(app, error):
+def write_data(app, exception):
     """Handle `build-finished`: write what the script looks up."""
+    if exception or is_unchanged(app):
+        return
     folder = Path(app.outdir, "_static/explorers")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in NAMES if not error else ():
+    for name in NAMES:
         (folder / f"{name}.js").write_text(data_script(name))
 
 

@@ -3,7 +3,7 @@
 The table of these directives, `TEXTS`, is that of notebooks and of Markdown, too.
 """
 
-from sources import page_of
+from sources import is_unchanged, page_of
 
 from book.export import TEXTS, markdown
 
@@ -18,6 +18,8 @@ def insert_texts(app, docname, source):
 
 def outdated_pages(app, env, *changes):
     """Handle `env-get-outdated`: list the pages that would have other texts."""
+    if is_unchanged(app):
+        return []
     made = ((name, env.metadata[name].get("made")) for name in env.found_docs)
     pages = ((page_of(env, name), text) for name, text in made if text)
     return [p.name for p, text in pages if markdown(p.text, p, TEXTS) != text]

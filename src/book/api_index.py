@@ -39,7 +39,7 @@ def parse(code) -> ast.Module:
 def find_aliases(page) -> dict[str, str]:
     """Return the short names of a page, of what it imports from JAX or names anew."""
     found = dict(ROOTS)
-    for node in chain.from_iterable(ast.walk(parse(c.source)) for c in page.code):
+    for node in chain.from_iterable(parse(cell.source).body for cell in page.code):
         if isinstance(node, ast.ImportFrom):
             found |= {n.asname or n.name: f"{node.module}.{n.name}" for n in node.names}
         elif isinstance(node, ast.Import):

@@ -9,6 +9,7 @@ import re
 import textwrap
 import tomllib
 import zlib
+from functools import cache
 from pathlib import Path
 
 import explorers
@@ -29,6 +30,7 @@ from book.plain_markdown import to_markdown
 
 HIDDEN = {"cellView": "form", "jupyter": {"source_hidden": True}}  # Colab, Jupyter
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+LISTING = {"dedent", "language", "pyobject"}  # options of `literalinclude`
 IMAGE = re.compile(r"!\[([^]]*)\]\(([^():]+)\)")  # a file beside the page
 
 NOTE = """\
@@ -106,24 +108,32 @@ it, and restart the kernel: what you changed stays."""
 # -------------------------------------------------------------------------- Markdown
 
 
+@cache  # files are asked for many parts
+def parse_code(text) -> ast.Module:
+    """Return the tree of a file's code."""
+    return ast.parse(text)
+
+
 def source_of(path, name) -> str:
     """Return the source of a part of a file, with the first line of its docstring."""
     text = path.read_text()
-    node, lines = ast.parse(text), text.splitlines()
+    node, lines = parse_code(text), text.splitlines()
     for part in name.split("."):
         found = (n for n in node.body if getattr(n, "name", None) == part)
         if not (node := next(found, None)):
             raise ValueError(f"{path.name} has no {name}")
-    if ast.get_docstring(node) and (doc := node.body[0]).end_lineno > doc.lineno:
-        lines[doc.lineno - 1] += '"""'
-        del lines[doc.lineno : doc.end_lineno]
-        node.end_lineno -= doc.end_lineno - doc.lineno
     first = min(n.lineno for n in [node, *node.decorator_list]) - 1
-    return textwrap.dedent("\n".join(lines[first : node.end_lineno]))
+    lines, rest = lines[: node.end_lineno], ()
+    if ast.get_docstring(node) and (doc := node.body[0]).end_lineno > doc.lineno:
+        lines, rest = lines[: doc.lineno], lines[doc.end_lineno :]
+        lines[-1] += '"""'
+    return textwrap.dedent("\n".join([*lines[first:], *rest]))
 
 
 def include_file(block, page) -> str:
     """Return a `literalinclude` as a fence with the code in it."""
+    if unknown := block.options.keys() - LISTING:
+        raise ValueError(f"{page.name}: a listing cannot have {', '.join(unknown)}")
     path, name = page.file.parent / block.argument, block.options.get("pyobject")
     code = source_of(path, name) if name else path.read_text().rstrip("\n")
     marks = "````" if "```" in code else "```"

@@ -146,7 +146,9 @@ def members(node, start):
 def old_names(docs, file) -> list[str]:
     """List names that a module had once: links to them still lead to it."""
     found = tomllib.loads((docs / FORMER).read_text()).get(file.stem, ())
-    return [f"{PACKAGE}{file.stem}.{name}" for name in found]
+    names = [f"{PACKAGE}{file.stem}.{name}" for name in found]
+    again = {*objects(file)} if names else ()
+    return [name for name in names if name not in again]
 
 
 def explaining_pages(file, others) -> list[Page]:

@@ -244,7 +244,7 @@ def unique_name(stem, taken) -> str:
 
 @cache
 def make_page(file, docs, address, changed) -> Page:
-    """Return the one page of a file that changed last at a time."""
+    """Return a page, the same one for the same time of the last change."""
     return Page(file, docs, address)
 
 
