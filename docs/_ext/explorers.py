@@ -111,7 +111,7 @@ def data_script(name) -> str:
 
 def write_data(app, exception):
     """Handle `build-finished`: write what the script looks up."""
-    if exception or is_unchanged(app):
+    if exception or is_unchanged(app, "others"):
         return
     folder = Path(app.outdir, "_static/explorers")
     folder.mkdir(parents=True, exist_ok=True)

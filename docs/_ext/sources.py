@@ -1,11 +1,13 @@
 """What extensions know of the sources of pages."""
 
+import json
+import re
 from pathlib import Path
 
 from book import marks
 from book.page import Page, read_page
 
-STATE = ".state"  # in the site: a digest of all files that it was made of
+STATE = ".state"  # in the site: digests of the files that it was made of
 
 
 def page_of(env, name="") -> Page:
@@ -14,23 +16,30 @@ def page_of(env, name="") -> Page:
     return read_page(file, Path(env.srcdir), address)
 
 
-def state(app) -> str:
-    """Return a digest of all files; it is empty where git does not know them all."""
+def states(app) -> dict[str, str]:
+    """Return digests of all files, and of all but pages, if git knows them all."""
+    files = marks.tracked_files()
+    if Path(app.srcdir) != marks.ROOT / "docs" or not files:
+        return {}
     commit = marks.read_output("git", "-C", str(marks.ROOT), "rev-parse", "HEAD")
-    is_book = Path(app.srcdir) == marks.ROOT / "docs"
-    return marks.digest(marks.tracked_files(), commit) if is_book else ""
+    pages = {name for name in files if re.fullmatch(r"docs/.*\.md", name)}
+    return {
+        "all": marks.digest(files, commit),
+        "others": marks.digest({*files} - pages),
+    }
 
 
-def is_unchanged(app) -> bool:
-    """Return whether all files are those that the site was made of."""
+def is_unchanged(app, what="all") -> bool:
+    """Return whether these files are those that the site was made of: see `states`."""
     file = Path(app.outdir, STATE)
-    return file.exists() and file.read_text() == state(app) != ""
+    stored = json.loads(file.read_text()) if file.exists() else {}
+    return what in stored and stored[what] == states(app).get(what)
 
 
 def write_state(app, exception):
     """Handle `build-finished`, last: write the state."""
     if not exception:
-        Path(app.outdir, STATE).write_text(state(app))
+        Path(app.outdir, STATE).write_text(json.dumps(states(app)))
 
 
 def setup(app):
