@@ -98,9 +98,8 @@ def mesh_with(*names: str) -> jax.sharding.AbstractMesh:
 
 
 def mesh_sizes(*names: str) -> list[int]:
-    """Return the sizes of these axes of the mesh in context, or raise ValueError."""
+    """Return the sizes of mesh axes, or raise ValueError: two types may abort XLA."""
     mesh = mesh_with(*names)
-    # XLA may abort between two types: Auto, Manual (inside `jax.shard_map`), Explicit
     if len({(n in mesh.auto_axes, n in mesh.manual_axes) for n in names}) > 1:
         raise ValueError(f"axes {names} of two types: make all Auto or all Explicit")
     return [mesh.shape[name] for name in names]
