@@ -18,7 +18,7 @@ what is left of the block once, for the product of the matrix and a vector, and 
 that by a sum along y and a gather along x. In all that is about 2 N^2 words a device in
 2 N collectives, and 8 N^3 / 3P multiplications; beside its block a device holds about
 3 N^2 / P words and a hundred rows, with a `tridiagonal` that does no worse. If `pieces`
-does not divide N, a comes whole to each device first. Below N = 1024 or so LAPACK on
+does not divide N, every device first gathers all of a. Below N = 1024 or so LAPACK on
 every device (`jnp.linalg.eigh`) is as fast.
 
 The tridiagonal problem has no default: what solves it in parts is a file of its own,
