@@ -30,7 +30,7 @@ COMMANDS = {
     "load": "python benchmarks/bench_load.py docs/processes/data",
     "lu": "python benchmarks/bench_lu.py",
     "matmul": "python benchmarks/bench_matmul.py",
-    "network": "python tools/network_cost.py docs/processes/data",
+    "network": "python benchmarks/network_cost.py docs/processes/data",
     "pods": f"{COMPILERS} python tools/pods.py docs/algorithms/data",
     "programs": f"{COMPILERS} python benchmarks/programs.py",
     "scalapack": "python benchmarks/bench_scalapack.py",

@@ -1,7 +1,6 @@
 """What tests of modules share: a mesh in context, numbers, and how near they are."""
 
 import math
-import re
 
 import jax
 import jax.numpy as jnp
@@ -59,16 +58,6 @@ def distribute(a):
     sizes = jax.sharding.get_abstract_mesh().shape
     divides = len(a) % math.lcm(sizes["x"], sizes["y"]) == 0
     return jax.device_put(a, jax.P("x", "y") if divides else jax.P())
-
-
-def measure_memory(f, *shapes):
-    """Return the bytes of temporaries of a program of blocks, and its largest array."""
-    sharding = on(jax.sharding.get_mesh(), "x", "y")
-    given = [jax.ShapeDtypeStruct(s, "float64", sharding=sharding) for s in shapes]
-    compiled = jax.jit(f).lower(*given).compile()
-    arrays = re.findall(r"\b[fcsu]\d+\[([\d,]+)\]", compiled.as_text())
-    largest = max(math.prod(map(int, each.split(","))) for each in arrays)
-    return compiled.memory_analysis().temp_size_in_bytes, largest
 
 
 def as_double(array):

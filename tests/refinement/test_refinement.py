@@ -1,10 +1,12 @@
 import functools
+import math
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from on_devices import AUTO, EXPLICIT, assert_agreed, devices, measure_memory, noise
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, noise
 
 from examples.communication import measure
 from examples.refinement import dense, place, refine, refine_blocks
@@ -251,6 +253,16 @@ def test_sides_in_blocks_are_refined_and_stay_there():
     good = np.arange(8) != 1
     assert np.asarray(found.converged).tolist() == good.tolist()
     assert np.isfinite(found.x).all(0).tolist() == good.tolist()
+
+
+def measure_memory(f, *shapes):
+    """Return the bytes of temporaries of a program of blocks, and its largest array."""
+    sharding = jax.NamedSharding(jax.sharding.get_mesh(), BLOCKS)
+    given = [jax.ShapeDtypeStruct(s, "float64", sharding=sharding) for s in shapes]
+    compiled = jax.jit(f).lower(*given).compile()
+    arrays = re.findall(r"\b[fcsu]\d+\[([\d,]+)\]", compiled.as_text())
+    largest = max(math.prod(map(int, each.split(","))) for each in arrays)
+    return compiled.memory_analysis().temp_size_in_bytes, largest
 
 
 def test_no_device_holds_all_sides_of_refinement():

@@ -1,8 +1,8 @@
-"""Measure what a network costs: `tools/network_cost.py FOLDER`.
+"""Measure what a network costs: `benchmarks/network_cost.py FOLDER`.
 
 Two hosts of four devices run the programs of `PROGRAMS` at each rate of `RATES`, and
 sums of several sizes at one of them. The hosts are network namespaces of this machine
-(see hosts.sh), for which it takes root, or a kernel that lets everybody have them.
+(tools/hosts.sh), for which it takes root, or a kernel that lets everybody have them.
 FOLDER/network.csv keeps the medians of some turns: milliseconds, and the bytes that
 each host sent, beside those of `theory`; and how busy the machine was before.
 """
