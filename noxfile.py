@@ -1,7 +1,3 @@
-#!/usr/bin/env -S uv run --script
-# /// script
-# dependencies = ["nox[uv]>=2025.2.9"]
-# ///
 """The chores of Shardbook: `nox -l` lists them, one line each."""
 
 import contextlib
@@ -77,7 +73,7 @@ def docs(session):
     if "--archive" in session.posargs:
         session.run("python", "tools/archive.py", SITE)
     if "--twice" in session.posargs:
-        session.run("python", "tools/reproducible.py", SITE)
+        session.run("bash", "tools/reproducible.sh", SITE)
 
 
 @nox.session(python=False)
@@ -179,7 +175,3 @@ def lock(session):
     export = "uv", "export", "--quiet", "--all-groups", "--no-emit-project"
     session.run(*export, "--no-annotate", "--no-header", "-o=requirements.lock")
     session.run("python", "tools/copies.py")
-
-
-if __name__ == "__main__":
-    nox.main()

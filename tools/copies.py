@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 from book import module_reference
-from book.facts import facts
+from book.facts import ROOT, facts
 
-ROOT = Path(__file__).resolve().parents[1]
 COLOURED = "docs/_static/site.css", "docs/_static/logo.svg", "docs/figures/*.svg"
 
 
