@@ -215,3 +215,8 @@ def test_what_processes_show_is_text_unless_it_is_a_table(text, processes, words
 def test_lines_errors_and_assertions_are_claims():
     texts = EVERY, ":raises: ValueError no\nf()", ":check: so\nassert a\nb.require()"
     assert [count_claims(read_cell(text)) for text in texts] == [2, 1, 2]
+
+
+def test_an_option_that_myst_cannot_read_is_refused():
+    with pytest.raises(ValueError, match="line 1: Invalid options format"):
+        read_cell(":expect: 'a")

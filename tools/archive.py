@@ -13,7 +13,6 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 NAME = "shardbook.zip"
-BEGIN = 1980, 1, 1, 0, 0, 0  # the first date that an archive can state
 PLACE = re.compile(rb'(<span class="offline">)(?:(?!</span>).)*(</span>)', re.S)
 LINK = (
     'The whole book is offered as <a href="{}" download>one archive</a> for reading '
@@ -26,14 +25,13 @@ def write_archive(site):
     """Write the archive of a site into it, then links to it into its pages."""
     archive, pages = site / NAME, [*site.rglob("*.html")]
     archive.unlink(missing_ok=True)
-    files = sorted(file for file in site.rglob("[!.]*") if file.is_file())
+    found = [file for file in site.rglob("[!.]*") if file.suffix != ".map"]
     with ZipFile(archive, "w") as packed:
-        for file in files:
-            if file.suffix != ".map":
-                entry = ZipInfo.from_file(file, "shardbook" / file.relative_to(site))
-                entry.date_time = BEGIN
-                content = PLACE.sub(rb"\1\2", file.read_bytes())
-                packed.writestr(entry, content, ZIP_DEFLATED, 9)
+        for file in sorted(filter(Path.is_file, found)):
+            entry = ZipInfo(f"shardbook/{file.relative_to(site)}")  # it has no date
+            entry.external_attr = 0o644 << 16  # for all to read
+            content = PLACE.sub(rb"\1\2", file.read_bytes())
+            packed.writestr(entry, content, ZIP_DEFLATED, 9)
     size = max(1, round(archive.stat().st_size / 1e6))
     for page in pages:
         if PLACE.search(html := page.read_bytes()):

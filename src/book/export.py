@@ -9,12 +9,12 @@ import re
 import textwrap
 import tomllib
 import zlib
-from functools import cache
 from pathlib import Path
 
 import explorers
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from sphinx.pycode import ModuleAnalyzer
 
 from book import (
     api_index,
@@ -108,26 +108,18 @@ it, and restart the kernel: what you changed stays."""
 # -------------------------------------------------------------------------- Markdown
 
 
-@cache  # files are asked for many parts
-def parse_code(text) -> ast.Module:
-    """Return the tree of a file's code."""
-    return ast.parse(text)
-
-
 def source_of(path, name) -> str:
     """Return the source of a part of a file, with the first line of its docstring."""
-    text = path.read_text()
-    node, lines = parse_code(text), text.splitlines()
-    for part in name.split("."):
-        found = (n for n in node.body if getattr(n, "name", None) == part)
-        if not (node := next(found, None)):
-            raise ValueError(f"{path.name} has no {name}")
-    first = min(n.lineno for n in [node, *node.decorator_list]) - 1
-    lines, rest = lines[: node.end_lineno], ()
+    tags = ModuleAnalyzer.for_file(path, "").find_tags()
+    if name not in tags:
+        raise ValueError(f"{path.name} has no {name}")
+    _, start, end = tags[name]
+    lines = path.read_text().splitlines()[start - 1 : end]
+    lines = textwrap.dedent("\n".join(lines)).splitlines()
+    (node,) = ast.parse("\n".join(lines)).body
     if ast.get_docstring(node) and (doc := node.body[0]).end_lineno > doc.lineno:
-        lines, rest = lines[: doc.lineno], lines[doc.end_lineno :]
-        lines[-1] += '"""'
-    return textwrap.dedent("\n".join([*lines[first:], *rest]))
+        lines[doc.lineno - 1 : doc.end_lineno] = [f'{lines[doc.lineno - 1]}"""']
+    return "\n".join(lines)
 
 
 def include_file(block, page) -> str:

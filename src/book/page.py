@@ -13,10 +13,11 @@ from posixpath import normpath
 from typing import NamedTuple
 
 import yaml
+from docutils.parsers.rst.directives.misc import TestDirective
 from markdown_it.renderer import RendererHTML
 from myst_parser.config.main import MdParserConfig
+from myst_parser.parsers.directives import parse_directive_text
 from myst_parser.parsers.mdit import create_md_parser
-from myst_parser.parsers.options import TokenizeError, options_to_items
 
 SYNTAX = MdParserConfig(
     enable_extensions={"colon_fence", "dollarmath"},
@@ -24,8 +25,6 @@ SYNTAX = MdParserConfig(
 )
 PARSER = create_md_parser(SYNTAX, RendererHTML)
 DIRECTIVE = re.compile(r"\{([^}]+)\}\s*(.*)")  # behind a fence; code has a language
-BLOCK = re.compile(r"---\n(?P<yaml>.*?)^---\n", re.M | re.S)  # options in YAML
-SHORT = re.compile(r"(?::[\w-]+:.*\n)*")  # options on lines of their own
 FENCES = "fence", "colon_fence"
 MODULE = re.compile(r"\bexamples(?:[./]| import )(\w+)")
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -81,27 +80,25 @@ class Block:
 
 
 @lru_cache(maxsize=4096)
-def read_options(text) -> list[tuple[str, str]]:
-    """Return the options of a directive, as MyST reads them."""
-    return options_to_items(text)[0]
+def parse_directive(text):
+    """Return what MyST reads of a directive that may have any option."""
+    return parse_directive_text(TestDirective, "", text)
 
 
 def read_block(token, *_) -> Block:
-    """Return the block of a token, its options as MyST reads them."""
+    """Return the block of a token."""
     text, info, line = token.content, token.info.strip(), token.map[0] + 1
     directive = DIRECTIVE.match(info)
     if not directive:
         return Block(text.strip("\n"), None, info, line=line)
-    header = BLOCK.match(text) or SHORT.match(text)
-    own = header["yaml"] if header.re is BLOCK else re.sub("(?m)^:", "", header[0])
-    try:
-        options = dict(read_options(own))
-    except TokenizeError as error:
-        raise ValueError(f"line {line}: an option needs quotes: {error}") from error
-    options.pop("mystnb", None)  # MyST-NB's own
+    found = parse_directive(text)
+    if found.warnings:
+        raise ValueError(f"line {line}: {found.warnings[0].msg}")
+    options = {n: o for n, o in found.options.items() if n != "mystnb"}  # MyST-NB's own
     tags = tuple(re.findall(r"[\w-]+", options.pop("tags", "")))
-    content, length = text[header.end() :].strip("\n"), header[0].count("\n")
-    return Block(content, *directive.groups(), options, length, line, tags)
+    content, header = "\n".join(found.body).strip("\n"), found.body_offset
+    header -= found.blank_line_removed
+    return Block(content, *directive.groups(), options, header, line, tags)
 
 
 # -------------------------------------------------------------------------- pages
