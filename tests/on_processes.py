@@ -18,24 +18,19 @@ def begin(count, devices=1, names="", env=None):
     return group
 
 
-class Group:
-    """Processes for the tests of a file, which start anew once one has ended."""
+def share_processes(*arguments, **options):
+    """Return a fixture of processes for a file, which start anew once one has ended."""
+    group = None
 
-    def __init__(self, *arguments, **options):
-        self.begin = lambda: begin(*arguments, **options)
-        self.processes = ()
+    @pytest.fixture
+    def living(request):
+        nonlocal group
+        if group is None or any(map(has_ended, group.ids)):
+            group = begin(*arguments, **options)
+            request.node.parent.addfinalizer(group.close)
+        return group
 
-    def alive(self):
-        """Return the processes, all of which live."""
-        if not self.processes or any(map(has_ended, self.processes.ids)):
-            self.close()
-            self.processes = self.begin()
-        return self.processes
-
-    def close(self):
-        """End the processes, if there are any."""
-        if self.processes:
-            self.processes.close()
+    return living
 
 
 def has_ended(child):

@@ -1,15 +1,13 @@
 """What differs between processes, programs or copies, is found in all of them."""
 
-import contextlib
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import devices
-from on_processes import Group, refused
+from on_devices import AUTO, EXPLICIT, devices
+from on_processes import refused, share_processes
 
 from examples import agreement
 from examples.agreement import assert_replicated, assert_same_program
@@ -48,25 +46,14 @@ blocks[1].view(np.uint32)[2] ^= other
 blocks = [jax.device_put(b, d) for b, d in zip(blocks, jax.local_devices())]
 one_bit_on_one_device = jax.make_array_from_single_device_arrays((3,), copies, blocks)
 """
-
-
-@pytest.fixture(scope="module")
-def group():
-    four = Group(4, 2, NAMES, env={"PYTHONPATH": str(SOURCE)})
-    with contextlib.closing(four):
-        yield four
-
-
-@pytest.fixture
-def four(group):
-    return group.alive()
+four = share_processes(4, 2, NAMES, env={"PYTHONPATH": str(SOURCE)})
 
 
 # ------------------------------------------------------------------------- one process
 
 
 @pytest.mark.parametrize(
-    ("shape", "kind"), [((2, 4), AxisType.Auto), ((2, 2), AxisType.Explicit)], ids=str
+    ("shape", "kind"), [((2, 4), AUTO), ((2, 2), EXPLICIT)], ids=str
 )
 def test_equal_copies_and_one_program_pass(shape, kind):
     """Copies on all devices or some; keys, numbers and NaN, and nothing at all."""

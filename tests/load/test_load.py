@@ -1,6 +1,5 @@
 """Each process reads its slices and no more, and a shard out of place is found."""
 
-import contextlib
 import csv
 import inspect
 import itertools
@@ -13,9 +12,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import devices, mesh_of, on
-from on_processes import SLOW, Group, refused
+from on_devices import AUTO, EXPLICIT, devices, mesh_of, on
+from on_processes import SLOW, refused, share_processes
 
 from examples.load import check_pieces, read_block, read_slices, scatter
 
@@ -59,24 +57,14 @@ def right(x, wanted=table):
         np.testing.assert_array_equal(np.asarray(shard.data), wanted[shard.index])
     return True
 """
-
-
-@pytest.fixture(scope="module")
-def group():
-    with contextlib.closing(Group(4, 2, NAMES, env=SOURCES_PATH)) as four:
-        yield four
-
-
-@pytest.fixture
-def four(group):
-    return group.alive()
+four = share_processes(4, 2, NAMES, env=SOURCES_PATH)
 
 
 # ------------------------------------------------------------------------- one process
 
 
 @pytest.mark.parametrize(
-    ("shape", "kind"), [((2, 4), AxisType.Auto), ((2, 2), AxisType.Explicit)], ids=str
+    ("shape", "kind"), [((2, 4), AUTO), ((2, 2), EXPLICIT)], ids=str
 )
 def test_it_is_what_the_source_has_laid_out_as_asked(shape, kind):
     """Each slice is read once, and by `scatter` in pieces that are not too large."""

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from on_processes import Group
+from on_processes import share_processes
 
 from examples import magic
 from examples.processes import Output, ProcessesError, Shown
@@ -32,17 +32,13 @@ class Shell:
         self.published.append(data)
 
 
-@pytest.fixture(scope="module")
-def group():
-    group = Group(4, names="import jax\nme = jax.process_index()")
-    yield group
-    group.close()
+four = share_processes(4, names="import jax\nme = jax.process_index()")
 
 
 @pytest.fixture
-def shell(group, monkeypatch):
+def shell(four, monkeypatch):
     """A notebook in which `%%every` runs cells in four processes."""
-    shell, four = Shell(), group.alive()
+    shell = Shell()
     monkeypatch.setattr(magic, "_shell", lambda: shell)
     assert magic.every(four) is four
     return shell

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import pytest
 from cases import each_week
-from on_processes import SLOW, Group, begin
+from on_processes import SLOW, begin, share_processes
 
 from examples import processes
 from examples.processes import Processes, ProcessesError
@@ -26,19 +26,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 me = jax.process_index()
 """
-
-
-@pytest.fixture(scope="module")
-def group():
-    """Four processes of two devices; this Python has looked for its own."""
-    assert jax.device_count() == 8
-    with contextlib.closing(Group(4, 2, NAMES)) as four:
-        yield four
-
-
-@pytest.fixture
-def four(group):
-    return group.alive()
+four = share_processes(4, 2, NAMES)
 
 
 @pytest.fixture
@@ -133,6 +121,7 @@ def test_libraries_stay_silent_and_python_warnings_do_not(four, capfd):
 
 
 def test_without_initialize_each_is_alone():
+    assert jax.device_count() == 8  # this Python has looked for its own
     with Processes(2, devices=3, timeout=SLOW, initialize=False) as two:
         output = two.run("import jax\njax.process_count(), jax.device_count()")
     assert str(output) == "[every process]\n(1, 3)"
