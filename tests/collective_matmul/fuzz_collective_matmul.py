@@ -3,6 +3,7 @@
 import jax
 from fuzzing import Target, dtypes, make_tests
 from hypothesis import strategies as st
+from matmul.fuzz_matmul import REFUSALS
 
 from examples import collective_matmul
 
@@ -14,8 +15,6 @@ SPECS = {
 }
 CUT = {"ring_matmul": "mk", "ag_matmul": "mn", "matmul_rs": "mk"}
 sizes = st.integers(0, 4)
-
-
 choices = {
     "dtype": dtypes,
     "odd": st.sampled_from([0, 0, 0, 1]),
@@ -50,11 +49,6 @@ def target(name):
         differentiate=(0, 1),
     )
 
-
-REFUSALS = (
-    "{} = {} cannot be cut into {} parts: pad it to {}",
-    "{} x {} is no product of two matrices, or is empty",
-)
 
 TARGETS = tuple(map(target, SPECS))
 
