@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
-from timing import DOCS, race, round_floats, write_rows
+from timing import DOCS, print_rows, race, write_rows
 
 from examples.communication import measure
 from examples.eigh import eigh, eigvalsh
@@ -53,12 +53,9 @@ def run(what, n, dtype):
 
 def main():
     """Print the table, and write it with the place and the day beside the pages."""
-    lines = []
     sizes = [*map(int, sys.argv[1:])] or SIZES
-    for case in itertools.product(PAIRS, sizes, ("float32", "float64")):
-        lines.append(round_floats(run(*case)))
-        print(lines[-1], flush=True)
-    write_rows(RESULTS, lines)
+    cases = itertools.product(PAIRS, sizes, ("float32", "float64"))
+    write_rows(RESULTS, print_rows(run(*case) for case in cases))
 
 
 if __name__ == "__main__":

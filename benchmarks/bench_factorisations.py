@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
-from timing import DOCS, race, round_floats, write_rows
+from timing import DOCS, print_rows, race, write_rows
 
 from examples.cholesky import cho_factor, cost
 from examples.communication import measure
@@ -75,11 +75,7 @@ def run(what, n, k, dtype):
 
 def main():
     """Print the table, and write it with the place and the day beside the pages."""
-    lines = []
-    for case in CASES:
-        lines.append(round_floats(run(*case)))
-        print(lines[-1], flush=True)
-    write_rows(RESULTS, lines)
+    write_rows(RESULTS, print_rows(run(*case) for case in CASES))
 
 
 if __name__ == "__main__":

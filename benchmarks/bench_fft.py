@@ -11,11 +11,13 @@ It needs jaxdecomp too. Simulated devices share the machine's cores: the time te
 moving and copying costs on it, and nothing about links.
 """
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType
 from jaxdecomp.fft import pfft3d
-from timing import DOCS, race, round_floats, write_rows
+from timing import DOCS, print_rows, race, write_rows
 
 from examples import fft, four_steps
 from examples.communication import measure
@@ -96,12 +98,8 @@ def names(ours, theirs, layout, size):
 
 def main():
     """Print the table, and write it with the place and the day beside the page."""
-    lines = []
-    for part in fields, vectors:
-        for line in part():
-            lines.append(round_floats(line))
-            print(*lines[-1].values(), flush=True)
-    write_rows(RESULTS, lines, dtype="complex64")
+    lines = itertools.chain(fields(), vectors())
+    write_rows(RESULTS, print_rows(lines), dtype="complex64")
 
 
 if __name__ == "__main__":

@@ -74,8 +74,7 @@ def pass_rows(folder, sharding):
     """Hand over the rows of this process."""
     a = open_map(folder)
     rows = len(a) // jax.process_count()
-    start = rows * jax.process_index()
-    mine = a[start : start + rows]
+    mine = a[rows * jax.process_index() :][:rows]
     return jax.make_array_from_process_local_data(sharding, mine, a.shape)
 
 
@@ -144,10 +143,8 @@ WAYS = {
 
 def anonymous(pid="self"):
     """Return how many bytes of a process are in no file."""
-    fields = dict(
-        line.split(":", 1)
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-    )
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
     return sum(1024 * int(fields[n].split()[0]) for n in ("RssAnon", "RssShmem"))
 
 

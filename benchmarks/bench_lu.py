@@ -11,6 +11,7 @@ A second table has the growth of U on four meshes, and with LAPACK's pivots.
 With more threads, LAPACK's spin against the devices, and all of it is slower.
 """
 
+import itertools
 import math
 from time import perf_counter
 
@@ -20,7 +21,7 @@ import numpy as np
 import scipy.linalg
 from jax.sharding import AxisType
 from scalapack_mpi import X, Y, scaled_residual, system
-from timing import DOCS, race, round_floats, write_rows
+from timing import DOCS, print_rows, race, round_floats, write_rows
 
 from examples.communication import measure
 from examples.lu import cost, elimination_order, lu_factor, plan, solve
@@ -103,12 +104,8 @@ def grow(shape, n, seeds=range(5)):
 
 def growths():
     """Measure how the elements of U grow, and write it for the page."""
-    lines = []
-    for shape in (1, 8), (2, 4), (4, 2), (8, 1):
-        for n in 64, 256, 1024:
-            lines.append(round_floats(grow(shape, n)))
-            print(lines[-1], flush=True)
-    write_rows(GROWTH, lines)
+    cases = itertools.product([(1, 8), (2, 4), (4, 2), (8, 1)], [64, 256, 1024])
+    write_rows(GROWTH, print_rows(grow(*case) for case in cases))
 
 
 def main():

@@ -44,6 +44,13 @@ def round_floats(line):
     }
 
 
+def print_rows(lines):
+    """Yield lines of a table as they are measured, rounded, and print each."""
+    for line in map(round_floats, lines):
+        print(*line.values(), flush=True)
+        yield line
+
+
 def write_rows(path, lines, order=(), packages=("jax",), **more):
     """Write lines of measurements as CSV, with versions, date, machine and devices."""
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
