@@ -1,5 +1,4 @@
 import functools
-import itertools
 import re
 from dataclasses import replace
 
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from cases import each_week
+from cases import each_refusal, each_week
 from jax.sharding import AxisType
 from on_devices import assert_agreed, devices, distribute, noise, scaled_residual
 
@@ -244,23 +243,19 @@ def slope_by_c_alone():
     return jax.grad(lambda c: cho_solve(replace(factor, c=c), ONE).sum())(factor.c)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: cho_factor(EYE[:4]), r"a \(4, 8\) is no square matrix: pass"),
-        (lambda: cho_factor([[1.0]]), "a is a list: pass an array of numbers"),
-        (lambda: cho_factor(EYE.astype(object)), "a is of object: pass an array of"),
-        (lambda: cho_factor(EYE.astype(int)), "int64 has no factor here: pass one"),
-        (lambda: cho_factor(EYE, axes=("x", "x")), "pass the names of two axes"),
-        (lambda: cho_factor(EYE * 1j, product_dtype="bfloat16"), "round real a to bf"),
-        (lambda: cho_factor(EYE, product_dtype="float64"), "float64 and .*: round"),
-        (lambda: solve(EYE, ONE[:7]), r"b \(7,\) does not fit a \(8, 8\): pass \[8\]"),
-        (lambda: solve(EYE, [1.0] * 8), "b is a list: pass an array of numbers"),
-        (lambda: cho_solve((EYE, EYE), ONE), "tuple'>: pass what cho_fac"),
-        (lambda: jax.shard_map(solve, **OTHERS)(EYE, ONE), "inside .* take it out"),
-        (slope_by_c_alone, "no derivative by c alone: diff"),
-    ],
-    ids=itertools.count(),
+@each_refusal(
+    (lambda: cho_factor(EYE[:4]), r"a \(4, 8\) is no square matrix: pass"),
+    (lambda: cho_factor([[1.0]]), "a is a list: pass an array of numbers"),
+    (lambda: cho_factor(EYE.astype(object)), "a is of object: pass an array of"),
+    (lambda: cho_factor(EYE.astype(int)), "int64 has no factor here: pass one"),
+    (lambda: cho_factor(EYE, axes=("x", "x")), "pass the names of two axes"),
+    (lambda: cho_factor(EYE * 1j, product_dtype="bfloat16"), "round real a to bf"),
+    (lambda: cho_factor(EYE, product_dtype="float64"), "float64 and .*: round"),
+    (lambda: solve(EYE, ONE[:7]), r"b \(7,\) does not fit a \(8, 8\): pass \[8\]"),
+    (lambda: solve(EYE, [1.0] * 8), "b is a list: pass an array of numbers"),
+    (lambda: cho_solve((EYE, EYE), ONE), "tuple'>: pass what cho_fac"),
+    (lambda: jax.shard_map(solve, **OTHERS)(EYE, ONE), "inside .* take it out"),
+    (slope_by_c_alone, "no derivative by c alone: diff"),
 )
 def test_what_has_no_factor_solution_or_derivative_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import each_refusal
-from on_devices import on
+from on_devices import AUTO, EXPLICIT, on
 
 from examples import machines
 from examples.communication import measure
@@ -165,9 +165,8 @@ def mesh_of(devices, *sizes):
     ],
     ids=itertools.count(),
 )
-def test_meshes_have_whole_axes_of_a_torus_or_lie_evenly_on_hosts(
-    devices, fits, others, monkeypatch
-):
+def test_a_mesh_fits_a_torus_or_all_hosts(devices, fits, others, monkeypatch):
+    """Whole axes of a torus, or as many devices on each host."""
     monkeypatch.setattr(machines.jax, "make_mesh", lambda sizes, *_, **__: sizes)
     for line in fits:
         sizes = tuple(map(int, line.split()))
@@ -198,8 +197,7 @@ def test_a_refusal_says_which_machines_and_meshes_there_are(call, words):
 
 
 def test_a_mesh_of_cpu_devices_is_that_of_make_mesh():
-    auto, explicit = [*jax.sharding.AxisType][:2]
-    for given, types in ((), explicit), ((auto,), auto):
+    for given, types in ((), EXPLICIT), ((AUTO,), AUTO):
         mesh = fitting_mesh(jax.devices(), (2, 4), ("a", "b"), *given)
         assert mesh == jax.make_mesh((2, 4), ("a", "b"), axis_types=(types,) * 2)
 
@@ -256,8 +254,7 @@ def test_programs_compile_on_each_machine(name, count, hosts):
     assert len({*devices}) == count
     assert len({device.process_index for device in devices}) == hosts
     assert {d.platform for d in devices} == {"tpu" if ":" in name else "gpu"}
-    auto, explicit = [*jax.sharding.AxisType][:2]
-    mesh = fitting_mesh(devices, [count], ["x"], explicit if hosts == 1 else auto)
+    mesh = fitting_mesh(devices, [count], ["x"], EXPLICIT if hosts == 1 else AUTO)
 
     def mean(a):
         specs = {"in_specs": jax.P("x"), "out_specs": jax.P()}

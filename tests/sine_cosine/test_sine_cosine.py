@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.fft
+from fft.test_fft import agree
 from on_devices import devices, noise
 
 from examples import fft, sine_cosine
@@ -24,11 +25,6 @@ def back(name):
 
 def in_scipy(name, a, axis):
     return getattr(scipy.fft, name[:3])(a, TYPES[name], axis=axis)
-
-
-def agree(answer, expected, eps=2e-6):
-    found = np.asarray(answer)[tuple(map(slice, expected.shape))]
-    assert np.abs(found - expected).max() <= eps * np.abs(expected).max()
 
 
 @each_name

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import even, mesh_of, on
+from on_devices import AUTO, EXPLICIT, even, mesh_of, on
 from pictures.test_pictures import SPECS, SVG, blocks, holders, outline, points
 
 from examples.films import Film
@@ -32,7 +31,7 @@ def words_of(group):
 
 
 @pytest.mark.parametrize("spec", SPECS[1:4], ids=str)
-@pytest.mark.parametrize(("kind", "way"), [(AxisType.Auto, 1), (AxisType.Explicit, -1)])
+@pytest.mark.parametrize(("kind", "way"), [(AUTO, 1), (EXPLICIT, -1)])
 def test_each_block_shows_the_numbers_of_its_shard_in_their_places(spec, kind, way):
     mesh = mesh_of(2, 4, devices=jax.devices()[::way], kind=kind)
     x = jax.device_put(np.arange(64).reshape(8, 8), on(mesh, *spec))
