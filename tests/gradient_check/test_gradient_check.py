@@ -2,28 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import each_week
-from on_devices import noise
+from cases import each_refusal, each_week
+from gradients.test_gradients import examples, network, squares
 
 from examples.gradient_check import check_gradient
-
-
-def network(dtype=np.float32):
-    sizes = {"w": (6, 8), "b": (8,), "v": (8, 4)}
-    return {
-        name: jnp.asarray(0.3 * noise(*n, dtype=dtype)) for name, n in sizes.items()
-    }
-
-
-def examples():
-    """Return inputs and targets, [24, 6] and [24, 4]."""
-    return noise(24, 6, dtype=np.float32), noise(24, 4, dtype=np.float32)
-
-
-def squares(params, block):
-    x, y = block
-    out = jnp.tanh(x @ params["w"] + params["b"][None]) @ params["v"]
-    return jnp.square(jnp.abs(out - y)).sum(-1)
 
 
 def total(p):
@@ -36,30 +18,23 @@ REAL, NAN = "must be floating-point or complex", "the gradient says nan"
 OUTSIDE = r"outside `jax\.jit`"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: check_gradient(lambda p: 0 * total(p), ONES, ONES), "by -?0, " + SAYS),
-        (lambda: check_gradient(total, ONES, {"w": 1.0}), "but their gradient is"),
-        (
-            lambda: check_gradient(lambda p: p["w"], ONES, ONES),
-            "must be one real number",
-        ),
-        (lambda: jax.jit(lambda p: check_gradient(total, p, p))(ONES), OUTSIDE),
-        (lambda: check_gradient(total, ONES, {**ONES, "b": jnp.zeros(2)}), SAYS),
-        (lambda: check_gradient(total, jnp.ones(3, int), jnp.ones(3, int)), REAL),
-        (lambda: check_gradient(total, jnp.ones(3), jnp.full(3, jnp.nan)), NAN),
-    ],
-    ids=["zero", "tree", "scalar", "jit", "part", "integer", "nan"],
+@each_refusal(
+    (lambda: check_gradient(lambda p: 0 * total(p), ONES, ONES), "by -?0, " + SAYS),
+    (lambda: check_gradient(total, ONES, {"w": 1.0}), "but their gradient is"),
+    (lambda: check_gradient(lambda p: p["w"], ONES, ONES), "must be one real number"),
+    (lambda: jax.jit(lambda p: check_gradient(total, p, p))(ONES), OUTSIDE),
+    (lambda: check_gradient(total, ONES, {**ONES, "b": jnp.zeros(2)}), SAYS),
+    (lambda: check_gradient(total, jnp.ones(3, int), jnp.ones(3, int)), REAL),
+    (lambda: check_gradient(total, jnp.ones(3), jnp.full(3, jnp.nan)), NAN),
 )
-def test_what_is_no_gradient_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_gradient_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
         call()
 
 
 @pytest.mark.parametrize("dtype", [each_week(jnp.float32), jnp.bfloat16, jnp.complex64])
 def test_a_factor_in_a_gradient_is_found(dtype):
-    params, batch = network(dtype), examples()
+    params, batch = network(dtype), examples(24)
     eps = {"tolerance": 0.1} if dtype == jnp.bfloat16 else {}
 
     @jax.jit
