@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import each_refusal
 from fft.test_fft import lies
 from jax.sharding import AxisType
 from on_devices import as_double, assert_agreed, assert_close, devices, noise
@@ -209,20 +210,17 @@ def test_no_device_holds_one_whole():
 A = noise(8, 8)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: qr_blocks(A[0]), r"a is \(8,\): pass an array \[M, N\]"),
-        (lambda: qr_blocks(A[:0]), r"a is \(0, 8\): pass an array"),
-        (lambda: qr_blocks([[1.0]]), "a is a list: pass an array"),
-        (lambda: qr_blocks(A.astype(int)), "has no QR here"),
-        (lambda: qr_blocks(A, axes=("x", "x")), "two axes"),
-        (lambda: qr_blocks(A, axes=("x", "z")), r"no mesh axis \['z'\] .*set_mesh"),
-        (lambda: lstsq_blocks(A[:4], A), "M >= N"),
-        (lambda: lstsq_blocks(A, A[:4]), "does not fit"),
-        (lambda: jax.grad(lambda a: qr_blocks(a)[1].sum())(A[:4]), "wide"),
-        (lambda: jax.shard_map(qr_blocks, out_specs=BLOCKS)(A), "outside"),
-    ],
+@each_refusal(
+    (lambda: qr_blocks(A[0]), r"a is \(8,\): pass an array \[M, N\]"),
+    (lambda: qr_blocks(A[:0]), r"a is \(0, 8\): pass an array"),
+    (lambda: qr_blocks([[1.0]]), "a is a list: pass an array"),
+    (lambda: qr_blocks(A.astype(int)), "has no QR here"),
+    (lambda: qr_blocks(A, axes=("x", "x")), "two axes"),
+    (lambda: qr_blocks(A, axes=("x", "z")), r"no mesh axis \['z'\] .*set_mesh"),
+    (lambda: lstsq_blocks(A[:4], A), "M >= N"),
+    (lambda: lstsq_blocks(A, A[:4]), "does not fit"),
+    (lambda: jax.grad(lambda a: qr_blocks(a)[1].sum())(A[:4]), "wide"),
+    (lambda: jax.shard_map(qr_blocks, out_specs=BLOCKS)(A), "outside"),
 )
 def test_what_is_no_matrix_is_refused(call, words):
     with devices((2, 4)), pytest.raises(ValueError, match=words):

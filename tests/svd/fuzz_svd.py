@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from fuzzing import NUMBERS, Target, make_tests
 from hypothesis import strategies as st
+from tsqr.fuzz_tsqr import matrix
 
 from examples import svd
 
@@ -13,11 +14,6 @@ AXES = "x", "y", ["y", "x"], ["x", "y"]
 keys = {"dtype": st.sampled_from(NUMBERS)}
 tall = {"m": st.integers(1, 40), "k": st.integers(1, 5), "axis": st.sampled_from(AXES)}
 few = {"m": st.integers(1, 30), "n": st.integers(1, 30), "k": st.integers(1, 4)}
-
-
-def matrix(p, random):
-    """A random matrix [M, K], complex."""
-    return (random.normal(size=(p["m"], p["k"], 2)) @ [1, 1j],)
 
 
 def low_rank(p, random):

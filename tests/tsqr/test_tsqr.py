@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from block_qr.test_block_qr import positive_qr
 from cases import each_refusal, each_week
 from on_devices import AUTO, EXPLICIT, assert_agreed, devices, noise
 
@@ -18,13 +19,6 @@ def rows(a, axis="x"):
     sizes = jax.sharding.get_abstract_mesh().shape
     count = math.prod(sizes[name] for name in axis)
     return jax.device_put(a, jax.P(tuple(axis)) if len(a) % count == 0 else jax.P())
-
-
-def dense(a):
-    """Factor in one place, with a diagonal that is not negative."""
-    q, r = jnp.linalg.qr(a)
-    sign = jnp.where(jnp.diagonal(r).real < 0, -1, 1)
-    return q * sign[None], r * sign[:, None]
 
 
 def alike(answers, expected, atol=1e-12):
@@ -114,7 +108,7 @@ def test_derivatives_of_all_orders_are_those_of_one_device():
         both = jax.value_and_grad(weighted(factor))
         return jax.jit(lambda a: jax.jvp(both, (a,), (way,)))
 
-    expected = derivatives(dense)(jnp.asarray(a))
+    expected = derivatives(positive_qr)(jnp.asarray(a))
     with devices((6,)), jax.numpy_dtype_promotion("strict"):
         blocks = rows(a)
         found = derivatives(qr)(blocks)
@@ -170,7 +164,7 @@ def test_a_batch_may_lie_along_an_axis_of_its_own(own, further):
 
     def in_one_place(a, b):
         slopes = slopes_of(lambda a, b: jnp.linalg.solve(a.T @ a, a.T @ b))(a, b)
-        return *dense(a), *slopes
+        return *positive_qr(a), *slopes
 
     mesh = jax.make_mesh((2, 4), ("model", "data"), (further, own))
     with jax.set_mesh(mesh):
