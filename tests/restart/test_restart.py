@@ -1,6 +1,7 @@
 """A training that is killed at any moment ends with the bits of the undisturbed one."""
 
 import hashlib
+import inspect
 import os
 import re
 import shutil
@@ -17,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from on_devices import devices
+from jax.experimental.multihost_utils import process_allgather
+from on_devices import AUTO, devices
 
 from examples import restart
 
@@ -25,6 +27,12 @@ ROOT = Path(__file__).parents[2]
 LOCAL = ROOT / "launch/local.py"
 EVERY, STEPS = 5, 40
 SLOW = 1000  # seconds after which a test has failed
+
+
+def digest(state):
+    arrays = jax.tree.leaves(process_allgather(state, tiled=True))
+    return hashlib.sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()
+
 
 # A reader's script, with a plan for each start: whom a signal disturbs, and when.
 SCRIPT = """
@@ -79,11 +87,6 @@ def step(state, number):
     return state
 
 
-def digest(state):
-    arrays = jax.tree.leaves(process_allgather(state, tiled=True))
-    return hashlib.sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()
-
-
 restart.start_saving = begin_save
 mesh = jax.make_mesh((count, jax.local_device_count()), ("data", "model"))
 with jax.set_mesh(mesh):
@@ -95,7 +98,7 @@ with jax.set_mesh(mesh):
 def launch(folder, *plans, layout=(2, 2), steps=STEPS):
     """Run the script in processes and devices like these, in a folder of its own."""
     shutil.copy(ROOT / "src/examples/restart.py", folder)
-    (folder / "script.py").write_text(SCRIPT)
+    (folder / "script.py").write_text(inspect.getsource(digest) + SCRIPT)
     sizes = "-n", layout[0], "--devices", layout[1], "--timeout", SLOW
     words = *sizes, "--max-restarts", len(plans), "script.py", steps, EVERY, *plans
     line = [sys.executable, LOCAL, *map(str, words)]
@@ -152,20 +155,14 @@ def test_after_a_notice_the_next_start_goes_on(tmp_path, undisturbed):
     assert find(done, r"step (\d+)") == [*map(str, range(STEPS))]
 
 
-def digest(state):
-    arrays = map(np.asarray, jax.tree.leaves(state))
-    return hashlib.sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()
-
-
 def on(*sizes):
     """Put a mesh of this process in context."""
     return devices(sizes, names=("data", "model"))
 
 
 @pytest.mark.processes
-def test_other_processes_and_another_mesh_get_the_same_bits_and_go_on(
-    tmp_path, undisturbed
-):
+def test_another_layout_gets_the_same_bits_and_goes_on(tmp_path, undisturbed):
+    """Other processes, and another mesh."""
     half = launch(tmp_path, steps=STEPS // 2)
     done = launch(tmp_path, layout=(4, 1))
     assert done.returncode == 0, done.stderr
@@ -214,7 +211,7 @@ def test_it_works_with_auto_axes_and_saves_keys_and_integers(tmp_path):
     def step(state, number):
         return state | {"numbers": state["numbers"] + number}
 
-    with devices((2, 4), jax.sharding.AxisType.Auto, ("data", "model")):
+    with devices((2, 4), AUTO, ("data", "model")):
         restart.train(step, start(), 3, tmp_path)
         state = restart.train(step, start(), 4, tmp_path)
         assert state["numbers"].sharding == start()["numbers"].sharding
@@ -223,21 +220,16 @@ def test_it_works_with_auto_axes_and_saves_keys_and_integers(tmp_path):
     np.testing.assert_array_equal(state["numbers"], np.arange(8) + 6)
 
 
+def again(folder, steps=8, mesh=(1, 1)):
+    """Go on from what is saved, on another mesh; return the digest of the state."""
+    with on(*mesh):
+        return digest(restart.train(restart.learn, restart.begin(), steps, folder, 4))
+
+
 @pytest.fixture
 def saved(tmp_path):
     """A folder with checkpoints 4 and 8, and the state of each."""
-    with on(2, 2):
-        states = {
-            steps: restart.train(restart.learn, restart.begin(), steps, tmp_path, 4)
-            for steps in (4, 8)
-        }
-    return tmp_path, {steps: digest(state) for steps, state in states.items()}
-
-
-def again(folder, steps=8):
-    """Restore, on another mesh."""
-    with on(1, 1):
-        return digest(restart.train(restart.learn, restart.begin(), steps, folder, 4))
+    return tmp_path, {steps: again(tmp_path, steps, (2, 2)) for steps in (4, 8)}
 
 
 def test_a_save_that_was_not_completed_is_ignored_and_removed(saved):
@@ -372,9 +364,7 @@ def test_a_lock_tells_who_has_it_and_ends_with_its_process(holder, tmp_path):
 
 
 @pytest.mark.processes
-def test_a_job_waits_for_the_lock_of_its_own_dead_machine(
-    holder, tmp_path, monkeypatch
-):
+def test_a_job_waits_for_its_own_dead_machine(holder, tmp_path, monkeypatch):
     """A file server needs a while to forget it; another job is refused at once."""
     naps = []
 
