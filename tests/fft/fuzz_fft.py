@@ -1,7 +1,5 @@
 """Fourier transforms of fields and planes, there and back."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +25,7 @@ def options(p):
     return {"norm": p["norm"], "over": p["over"]}
 
 
-def inside(answer, sizes):
+def inside(answer, *sizes):
     """What an array has without the zeros that fill it up."""
     if jax.sharding.get_abstract_mesh().explicit_axes:
         answer = jax.reshard(answer, jax.P())  # JAX slices what is cut, evenly only
@@ -38,8 +36,8 @@ def target(name, rank, call, reference, parameters=anything, **more):
     """The target of a function of one array, whose answers zeros may follow."""
 
     def run(p):
-        cut = partial(inside, sizes=shape(p, rank))
-        return lambda a: jax.tree.map(cut, call(a, p))
+        sizes = shape(p, rank)
+        return lambda a: jax.tree.map(lambda b: inside(b, *sizes), call(a, p))
 
     def arrays(p, random):
         return (random.normal(size=(*shape(p, rank), 2)) @ [1, 1j],)
