@@ -53,8 +53,7 @@ def test_a_survey_is_of_the_devices_that_it_is_given(count):
     few = {row.operation: row for row in survey_few(jax.devices()[-count:])}
     assert [*few] == [line for lines in FEW.values() for line in lines]
     assert few["x.sum(0)"].sent == 2 * (count - 1) / count * 16 * 4
-    alone = {row.collectives for row in few.values()} == {""}
-    assert alone == (count == 1)
+    assert any(row.collectives for row in few.values()) == (count > 1)
 
 
 def test_both_types_of_axes_have_the_devices_that_are_given():

@@ -51,8 +51,7 @@ def blocks(svg):
     """Of each block in a drawing: its group, its devices, its part of the array."""
     for group in ElementTree.fromstring(svg).iter(f"{SVG}g"):
         devices, _, index = group.find(f"{SVG}title").text[:-1].partition("[")
-        spans = (map(int, span.split(":")) for span in index.split(", ") if span)
-        part = tuple(slice(*span) for span in spans)
+        part = tuple(slice(*map(int, s.split(":"))) for s in index.split(", ") if s)
         yield group, [int(word) for word in re.findall(r"\d+", devices)], part
 
 
@@ -95,8 +94,7 @@ def test_every_block_covers_its_part_of_the_frame_in_colours(spec, step, kind):
 def test_the_numbers_at_the_edges_are_the_cuts():
     root = parse(draw(struct((16, 32), mesh_of(2, 4), "x", "y")))
     frames, ticks = outlines(root), {t.text: t for t in root.findall(f"{SVG}text")}
-    cuts = {"0", "8", "16", "24", "32"}
-    assert set(ticks) == cuts | {"axis 0 over x", "axis 1 over y"}
+    assert {*ticks} == {"0", "8", "16", "24", "32", "axis 0 over x", "axis 1 over y"}
     assert float(ticks["24"].get("x")) == frames[3, 0]
     assert float(ticks["24"].get("y")) < frames[0, 1]
 
