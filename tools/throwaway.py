@@ -78,9 +78,7 @@ NODE = (
 def missing_packages(*programs: str) -> str:
     """Return the command that installs missing programs, if any is missing."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    packages = {
-        PROGRAMS[name] for name in programs if not shutil.which(name, path=path)
-    }
+    packages = {PROGRAMS[n] for n in programs if not shutil.which(n, path=path)}
     return f"apt-get install {' '.join(sorted(packages))}" if packages else ""
 
 

@@ -261,9 +261,8 @@ def bind_factor(a: Array, c: Array) -> Array:
 
 @functools.partial(bind_factor.defjvp, symbolic_zeros=True)
 def _refuse_tangent_of_c(primals, tangents):
-    by_a, by_c = (
-        not isinstance(each, jax.custom_derivatives.SymbolicZero) for each in tangents
-    )
+    zero = jax.custom_derivatives.SymbolicZero
+    by_a, by_c = (not isinstance(each, zero) for each in tangents)
     if by_c and not by_a:
         raise ValueError("no derivative by c alone: differentiate by cho_factor's a")
     return primals[1], jnp.zeros_like(primals[1])

@@ -442,9 +442,7 @@ class Guard:
 def main():
     """Add up some numbers under a guard."""
     with Guard(deadline=60) as guard:
-        total = sum(
-            float(jax.numpy.sum(jax.numpy.ones(8))) for _ in guard.steps(range(3))
-        )
+        total = sum(float(jax.numpy.ones(8).sum()) for _ in guard.steps(range(3)))
     print(f"{total:g}, and all processes came to the end: {jax.process_count()}")
 
 

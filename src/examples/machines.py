@@ -113,9 +113,8 @@ def _tpus(name: str) -> list[jax.Device]:
 @cache
 def _gpus(target: str, topology: str) -> list[jax.Device]:
     """Return GPUs of this description: a topology is slices x hosts x devices."""
-    packages = (
-        f"jax-cuda13-plugin=={jax.__version__} jax-cuda13-pjrt=={jax.__version__}"
-    )
+    version = jax.__version__
+    packages = f"jax-cuda13-plugin=={version} jax-cuda13-pjrt=={version}"
     _check_installed("jax_plugins.xla_cuda13", packages)
     return _query_devices("", "cuda", target_config=target, topology=topology)
 

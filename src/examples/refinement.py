@@ -430,8 +430,7 @@ def refine_matrix(matrix: Matrix | Blocks, b: Array, factor, fallback) -> Refine
             return solve_unpadded(known, solve_pair(fallback(known.a))[transposed], b)
 
         operand = known.transposed() if transposed else known
-        how = fallback and otherwise
-        return solve_refined(operand, solvers[transposed], how, b)
+        return solve_refined(operand, solvers[transposed], fallback and otherwise, b)
 
     x, found = lax.custom_linear_solve(
         matrix.matvec,

@@ -272,9 +272,7 @@ def arrays_of(state: Any) -> dict[str, Array]:
 def describe(leaf: Any) -> str:
     """Return the type and shape of an array, or of what is known of a saved one."""
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.eval_shape(
-            jax.random.key_data, leaf
-        )  # the form in which it is saved
+        leaf = jax.eval_shape(jax.random.key_data, leaf)  # the form that is saved
     return f"{leaf.dtype}{[*leaf.shape]}"
 
 

@@ -183,9 +183,7 @@ def _other_parts(mine: IndexMap, wanted: IndexMap) -> Mistake:
 def _places(boxes: IndexMap) -> tuple[list[int], dict[int, tuple[int, ...]]]:
     """Return into how many blocks each axis is cut, and which one each device has."""
     axes = [sorted(set(parts)) for parts in zip(*boxes.values(), strict=True)]
-    places = {
-        device: tuple(map(list.index, axes, box)) for device, box in boxes.items()
-    }
+    places = {d: tuple(map(list.index, axes, box)) for d, box in boxes.items()}
     return [len(parts) for parts in axes], places
 
 
