@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from accuracy.test_accuracy import assert_expected, multiplied
+from accuracy.test_accuracy import assert_expected
 from fuzzing import NUMBERS, Target, double, make_tests, numbers_only
 from hypothesis import strategies as st
+from norm_estimate.test_norm_estimate import by
 
 from examples import accuracy
 from examples.norm_estimate import Inverse
@@ -35,7 +36,7 @@ def inverse(a, axes=()):
     if a.dtype not in NUMBERS:
         return Inverse(lambda b: b, axes)  # which is refused
     known = jax.jit(lambda a: jnp.linalg.inv(accuracy.place(a, jax.P())))(a)
-    return Inverse(multiplied(known), axes)
+    return Inverse(by(known), axes)
 
 
 def as_numpy_says(p, arrays, report, wanted):

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from on_devices import assert_agreed, devices, noise
+from norm_estimate.test_norm_estimate import by
+from on_devices import AUTO, EXPLICIT, assert_agreed, devices, noise
 
 from examples import accuracy
 from examples.accuracy import assess_blocks, norm1
@@ -23,20 +23,10 @@ def assess(a, b, x, solver, axes=AXES):
     return accuracy.assess(a, b, x, Inverse(solver), axes)
 
 
-def multiplied(inverse, out=(), unit=1):
-    """Return a solver that multiplies by an inverse, and lays x out so."""
-
-    def multiply(m, b):
-        b = accuracy.place(b, jax.P())
-        return accuracy.place(unit * (jnp.asarray(m, b.dtype) @ b), jax.P(*out))
-
-    return tuple(functools.partial(multiply, m) for m in (inverse, inverse.conj().T))
-
-
 @jax.jit
 def judged(inverse, a, b, x, unit=1.0):
     """Return the report on x, by an inverse: one program for many tests."""
-    return assess(a, b, x, multiplied(inverse, unit=unit))
+    return assess(a, b, x, by(inverse, unit=unit))
 
 
 SHEAR = np.eye(N)
@@ -79,15 +69,15 @@ def test_axes_have_any_name_and_others_are_left_alone():
     """The other axis is of the same type, or not; in blocks, numbers lie as sides."""
     a, x, names = noise(24, 24), noise(24, 4, seed=1), ("data", "model")
     b, inverse, every = a @ x + 1e-3, np.linalg.inv(a), ("data", "z", "model")
-    with devices((2, 2, 2), AxisType.Auto, every):
+    with devices((2, 2, 2), AUTO, every):
         placed = jax.device_put(a, jax.P(*names))
-        run = jax.jit(lambda *v: assess(*v, multiplied(inverse), names))
+        run = jax.jit(lambda *v: assess(*v, by(inverse), names))
         assert_expected(run(placed, b, x), a, b, x)
         norm = jax.jit(norm1, static_argnums=1)(placed, names)
         np.testing.assert_allclose(norm, np.linalg.norm(a, 1))
-    kinds = AxisType.Explicit, AxisType.Auto, AxisType.Explicit
+    kinds = EXPLICIT, AUTO, EXPLICIT
     with jax.set_mesh(jax.make_mesh((2, 2, 2), every, kinds)):
-        known = Inverse(multiplied(inverse, names), names)
+        known = Inverse(by(inverse, names), names)
         report = jax.jit(lambda *v: assess_blocks(*v, known, names))(a, b, x)
         assert_expected(report, a, b, x)
         numbers = report.backward, report.componentwise, report.forward
@@ -220,7 +210,7 @@ def test_nan_in_one_column_of_blocks_leaves_the_others():
     b = a @ x
     b[6, 1] = np.nan
     with devices((4, 2)):
-        known = Inverse(multiplied(np.linalg.inv(a)), AXES)
+        known = Inverse(by(np.linalg.inv(a)), AXES)
         run = jax.jit(lambda *v: assess_blocks(*v, known))
         report = run(a, b, x)
         for each in report.forward, report.backward, report.componentwise:
