@@ -147,12 +147,11 @@ def test_arguments_can_be_shared_by_all_problems():
 
 
 def test_a_system_without_a_solution_ends_at_the_limit():
-    a = np.diag(np.float32([1, 0, 0, 0]))
     turned = np.float32([[0, 1], [-1, 1e-3]])  # neither definite nor symmetric
-    _, turns = conjugate_gradients(turned, np.ones(2, np.float32))
-    assert turns <= 20
-    _, turns = conjugate_gradients(a, np.float32([1, 1, 0, 0]), tolerance=0.0)
-    assert turns <= 40
+    singular = np.diag(np.float32([1, 0, 0, 0]))
+    for a, b in (turned, [1, 1]), (singular, [1, 1, 0, 0]):
+        _, turns = conjugate_gradients(a, np.float32(b), tolerance=0.0)
+        assert turns <= 10 * len(b)
 
 
 A, B = systems(8)

@@ -256,12 +256,10 @@ two.run(sys.argv[1])
 )
 def test_when_the_parent_is_killed_they_die(words):
     command = [sys.executable, "-c", PARENT, *words]
-    pipe = {"stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=SOURCE, **pipe) as parent:
-        ids = [int(word) for word in parent.stdout.readline().split()]
-        assert len(ids) == 2
+    with subprocess.Popen(command, cwd=SOURCE, stdout=-1, text=True) as parent:
+        first, second = map(int, parent.stdout.readline().split())
         parent.kill()
-    assert ended(ids)
+    assert ended([first, second])
 
 
 def test_when_the_parent_ends_they_end(run):
