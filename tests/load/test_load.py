@@ -20,7 +20,7 @@ from examples.load import check_pieces, read_block, read_slices, scatter
 pytestmark = pytest.mark.processes
 P = jax.P
 ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "docs/processes/data/load.csv"
+MEASURED = ROOT / "docs/processes/data/load.csv"
 SOURCES_PATH = {"PYTHONPATH": str(ROOT / "src")}
 READS = read_slices, read_block, scatter
 LAYOUTS = P("x", "y"), P(None, ("y", "x")), P()
@@ -225,7 +225,7 @@ def test_mpi_sends_the_same_pieces():
 
 
 def test_no_process_held_more_than_its_share_and_another():
-    rows = csv.DictReader(KEPT.read_text().splitlines())
+    rows = csv.DictReader(MEASURED.read_text().splitlines())
     ways = "memmap", "HDF5", "Zarr", "TensorStore", "scatter"
     for row in filter(lambda row: row["way"].startswith(ways), rows):
         assert (row["device"], row["mib"]) == ("4 x 2 x cpu", "2048")
@@ -234,7 +234,7 @@ def test_no_process_held_more_than_its_share_and_another():
 
 @pytest.mark.weekly
 def test_a_way_is_measured_again_and_the_other_rows_stay(tmp_path):
-    rows = KEPT.read_text().splitlines()
+    rows = MEASURED.read_text().splitlines()
     header, mpi = rows[0], [row for row in rows if row.startswith("MPI")]
     (tmp_path / "load.csv").write_text("\n".join([header, *mpi, ""]))
     ways = "memmap, rows", "MPI Scatterv", "MPI scatter"

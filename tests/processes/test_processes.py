@@ -256,7 +256,8 @@ two.run(sys.argv[1])
 )
 def test_when_the_parent_is_killed_they_die(words):
     command = [sys.executable, "-c", PARENT, *words]
-    with subprocess.Popen(command, cwd=SOURCE, stdout=-1, text=True) as parent:
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=SOURCE, **pipe) as parent:
         first, second = map(int, parent.stdout.readline().split())
         parent.kill()
     assert ended([first, second])
