@@ -11,7 +11,6 @@
 //
 // The choices stand in the address behind `?NAME=`, so that a link leads to an answer.
 
-const SCRIPTS = document.currentScript.src;
 const PARTS = `<div class="asks"></div><p class="foot" aria-hidden="true"></p><div class="gets">
   <div class="shown"></div><div class="answer" aria-live="polite"></div></div>`;
 
@@ -30,13 +29,10 @@ class Explorer {
     place.prepend(form); // the tables stay, for paper
   }
 
-  // A browser forbids an address to a page that was opened as a file.
   choose() {
     this.read();
     this.show();
-    const address = new URL(location);
-    address.searchParams.set(this.data.name, new URLSearchParams(this.chosen));
-    if (address.protocol !== "file:") history.replaceState(null, "", address);
+    finder.setAddress(this.data.name, String(new URLSearchParams(this.chosen))); // of find.js
   }
 
   read() {
@@ -125,16 +121,17 @@ const time = (seconds) => scale(seconds * 1e6, ["µs", "ms", "s"], 1000);
 
 // ------------------------------------------------------------------------- beginning
 
-const begin = (place) => {
+const begin = async (place) => {
   const [, name] = place.className.match(/explorer-(\w+)/);
-  const src = new URL(`explorers/${name}.js`, SCRIPTS); // a page that was opened as a file may read nothing else
-  const onload = () => {
-    const { variants = {}, ...data } = window.shardbook[name];
-    const variant = [...place.classList].find((word) => word in variants);
-    new (name === "costs" ? Costs : Explorer)(place, { name, ...data, ...variants[variant] });
-  };
-  const onerror = () => place.classList.remove("live"); // the tables are shown again
-  document.head.append(element("script", { src, onload, onerror }));
+  try {
+    await finder.script(`_static/explorers/${name}.js`); // a page that was opened as a file may read nothing else
+  } catch {
+    place.classList.remove("live"); // the tables are shown again
+    return;
+  }
+  const { variants = {}, ...data } = window.shardbook[name];
+  const variant = [...place.classList].find((word) => word in variants);
+  new (name === "costs" ? Costs : Explorer)(place, { name, ...data, ...variants[variant] });
 };
 
 const near = new IntersectionObserver((entries) => {

@@ -23,11 +23,6 @@ finder.terms = word => {
   return parts.length > 1 ? [parts.join(""), ...parts] : parts;
 };
 
-finder.pairs = text => {
-  const parts = finder.words(text).flatMap(finder.parts);
-  return new Set(parts.slice(1).map((part, n) => `${parts[n]} ${part}`));
-};
-
 finder.escape = text => text.replace(/\s+/g, " ").trim().replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 // A query that is one name of an API, perhaps called, without `jax.` before it. What names an
@@ -77,12 +72,17 @@ finder.entries = text => {
 
 // --------------------------------------------------------------------------- ranking
 
+// Words of every text are no part of a question.
+finder.common = new Set(`a an and are as be but by can do does from have how i if in is it its my
+  not of on or so that the this to was what when which why with you`.split(/\s+/));
+
 finder.build = () => {
   finder.index = new MiniSearch({
     idField: "href",
     fields: ["page", "title", "about", "text", "code"],
     storeFields: ["href", "page", "title", "text", "code", "place", "words"],
-    tokenize: text => finder.words(text).flatMap(finder.terms),
+    tokenize: text => finder.words(text)
+      .filter(word => !finder.common.has(word.toLowerCase())).flatMap(finder.terms),
     processTerm: term => term,
     searchOptions: { boost: { title: 1.5, code: 0.5 } },
   });
@@ -94,8 +94,12 @@ finder.build = () => {
 finder.search = (text, typing = false) => {
   const name = finder.apiName(text);
   const query = name || finder.query(text);
-  const weigh = name ? finder.weighName(name, typing) : finder.weighPairs(query);
-  const found = finder.rank(query, weigh, typing);
+  const few = finder.words(query).length < 6;
+  const found = finder.index.search(query, {
+    prefix: (term, n, terms) => typing && few && n === terms.length - 1 && term.length > 1,
+    fuzzy: term => few && term.length > 3 && !finder.index.search(term).length && 0.25,
+    boostDocument: name ? finder.weighName(name, typing) : undefined,
+  });
   const entries = finder.entries(text);
   const counts = {};
   const others = found.filter(({ href, words }) => {
@@ -104,41 +108,7 @@ finder.search = (text, typing = false) => {
     return counts[page] <= (words ? 1 : 2) && !entries.some(each => each.href === href);
   });
   others.sort((a, b) => (a.place > 1) - (b.place > 1));
-  const common = finder.commonTerms(found);
-  return [...entries, ...others].slice(0, 15).map(each => {
-    const rare = each.terms.filter(term => !common.has(term));
-    return { ...each, terms: new Set(rare.length ? rare : each.terms) };
-  });
-};
-
-// The terms that stand in a quarter of all sections.
-finder.commonTerms = found => {
-  const counts = new Map();
-  for (const term of found.flatMap(each => each.terms)) {
-    counts.set(term, (counts.get(term) ?? 0) + 1);
-  }
-  return new Set([...counts.keys()].filter(term => counts.get(term) > finder.sections.length / 4));
-};
-
-// MiniSearch multiplies its sum (BM25) by the number of words found: for messages too much.
-finder.rank = (query, weigh, typing) => {
-  const few = finder.words(query).length < 6;
-  const found = finder.index.search(query, {
-    prefix: (term, n, terms) => typing && few && n === terms.length - 1 && term.length > 1,
-    fuzzy: term => few && term.length > 3 && !finder.index.search(term).length && 0.25,
-  });
-  for (const [n, each] of found.entries()) each.score *= weigh(each, n) / each.terms.length;
-  return found.sort((a, b) => b.score - a.score);
-};
-
-// Words that follow each other tell a message from others that have the same words.
-finder.weighPairs = query => {
-  const pairs = finder.pairs(query);
-  return ({ title, text }, n) => {
-    if (n > 100) return 1; // to be fast
-    const own = finder.pairs(`${title} ${text}`);
-    return 1 + 3 * [...pairs].filter(pair => own.has(pair)).length / (pairs.size || 1);
-  };
+  return [...entries, ...others].slice(0, 15);
 };
 
 // A page that is called so, headings that hold the name, and texts that begin with it come
@@ -146,7 +116,7 @@ finder.weighPairs = query => {
 finder.weighName = (name, typing) => {
   const words = finder.escape(name).replaceAll("_", "[_-]");
   const literal = new RegExp(`(?<!\\w)${words}${typing ? "" : "(?!\\w)"}`, "i");
-  return ({ href, page, title, text, place }) => {
+  return (href, term, { page, title, text, place }) => {
     const isPage = !title && href.endsWith(`/${name.toLowerCase()}.html`);
     const early = 1 + 3 / (1 + (literal.exec(text)?.index ?? Infinity) / 100);
     return early * (literal.test(title || page) ? 10 : 1) * (isPage ? 1000 : 1) * (place ? 0.2 : 1);
@@ -173,7 +143,7 @@ finder.excerpt = ({ text, code = "", fit }, isFound) => {
 };
 
 finder.item = result => {
-  const isFound = word => finder.terms(word).some(term => result.terms.has(term));
+  const isFound = word => finder.terms(word).some(term => result.terms.includes(term));
   const title = result.title ? [" \u203a ", ...finder.mark(result.title, isFound)] : [];
   const link = element("a", { href: finder.root + result.href }, result.page, ...title);
   const excerpt = element("p", {}, ...finder.excerpt(result, isFound));
@@ -241,16 +211,22 @@ finder.answer = field => {
     field.form.requestSubmit();
   });
   field.form.addEventListener("submit", event => { event.preventDefault(); show(false); });
-  const asked = new URLSearchParams(location.search).get("q") ?? "";
-  if (!field.value.startsWith(asked)) field.value = asked + field.value; // typed meanwhile
-  finderKeys.show();
+  field.value ||= new URLSearchParams(location.search).get("q") ?? ""; // or was typed meanwhile
   if (field.value) show(false);
 };
 
-// On a page that shows no field, the keys lead to the page of results, with what was typed.
-finderKeys.box = () => {
-  const query = new URLSearchParams(finderKeys.text && { q: finderKeys.text });
-  location.assign(`${finder.root}search.html?${query}`);
+// `/` and Ctrl-K lead to a field that is seen, or to the page of results.
+finder.press = event => {
+  const held = event.ctrlKey || event.metaKey;
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  const slash = event.key === "/" && !held && !typing;
+  if (event.altKey || !slash && !(held && !event.shiftKey && event.key.toLowerCase() === "k")) return;
+  event.preventDefault();
+  const field = [...document.querySelectorAll("#find-field, .find input")].find(each =>
+    each.checkVisibility({ visibilityProperty: true }) && each.getBoundingClientRect().right > 0);
+  field?.focus();
+  field?.select();
+  if (!field) location.assign(`${finder.root}search.html`);
 };
 
 // A field of one line would run the lines of a pasted error together.
@@ -267,6 +243,6 @@ finder.prepare = field => {
 
 // This script is deferred: the page has been read.
 document.querySelectorAll(".find input").forEach(finder.prepare);
-if (document.querySelector("#find-field")) finder.answer(document.querySelector("#find-field"));
-else if (finderKeys.open) finderKeys.show();
+document.querySelectorAll("#find-field").forEach(finder.answer);
+addEventListener("keydown", finder.press);
 if (document.activeElement?.matches(".find input")) finder.load().catch(() => {});

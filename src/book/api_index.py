@@ -50,23 +50,6 @@ def find_aliases(page) -> dict[str, str]:
     return found
 
 
-def dotted_names(node):
-    """Yield the names in code, as they are written: `jax.lax.psum`."""
-    if name := dotted_name(node):
-        yield name
-    else:
-        for child in ast.iter_child_nodes(node):
-            yield from dotted_names(child)
-
-
-def dotted_name(node) -> str:
-    """Return the name that a node is, or nothing."""
-    if isinstance(node, ast.Attribute):
-        start = dotted_name(node.value)
-        return f"{start}.{node.attr}" if start else ""
-    return node.id if isinstance(node, ast.Name) else ""
-
-
 def expand(name, aliases) -> str:
     """Return a name whose first part is replaced by its full name, or nothing."""
     first, dot, rest = name.partition(".")
@@ -75,8 +58,10 @@ def expand(name, aliases) -> str:
 
 def names_in(code, aliases) -> set[str]:
     """Return the names of JAX that code uses, each as the book writes it."""
-    found = dotted_names(parse(code))
-    return {book_name(expand(name, aliases)) for name in found} - {""}
+    used = [n for n in ast.walk(parse(code)) if isinstance(n, ast.Attribute | ast.Name)]
+    parts = {node.value for node in used if isinstance(node, ast.Attribute)}
+    names = (ast.unparse(node) for node in used if node not in parts)
+    return {book_name(expand(name, aliases)) for name in names} - {""}
 
 
 def book_name(name) -> str:

@@ -137,7 +137,7 @@ def pattern(words) -> re.Pattern:
 
 
 def matches(text, table) -> list[Entry]:
-    """Return the entries whose words stand in a text; `_static/errors.js` does, too."""
+    """Return the entries whose words stand in a text; `_static/find.js` does, too."""
     marks = re.compile(r"^\s*(?:\[[a-z ]*\d+\]:?|E(?= )|[>!|])\s*", re.M)
     text = " ".join(marks.sub(" ", text).replace("`", "").split())
     return [e for e in table if any(pattern(w).search(text) for w in e.patterns)]

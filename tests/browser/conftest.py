@@ -82,10 +82,3 @@ def visit(browser, server):
     for each in visits:
         each.page.close()
     assert [fault for each in visits for fault in each.faults] == []
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Print how many pages had passed before."""
-    passed = terminalreporter.stats.get("passed", ())
-    count = sum(("had_passed", True) in report.user_properties for report in passed)
-    terminalreporter.write_line(f"{count} pages had passed")

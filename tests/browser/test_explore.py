@@ -12,7 +12,7 @@ import explorer_sends
 import explorers
 import pytest
 from built_site import FILES, audit
-from test_site import had_passed, mark_of
+from test_site import mark_of, skip_if_passed
 
 from book import marks
 from examples import ring_cost
@@ -105,14 +105,11 @@ STATES = {
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_every_state_shows_what_is_stored_and_fits(
-    explore, server, name, record_property
-):
+def test_every_state_shows_what_is_stored_and_fits(explore, server, name):
     """The last one is audited; the calculator is on a page that is opened as a file."""
     programs = Path(explorers.__file__).parent.glob("explorer*.py")
     mark = mark_of(PLACES[name][0], __file__, ring_cost.__file__, *programs) + name
-    if had_passed(mark, record_property):
-        return
+    skip_if_passed(mark)
     questions, texts = zip(*STATES[name], strict=True)
     base = FILES if name == "costs" else server
     for scheme, width in ("light", 1280), ("dark", 390):

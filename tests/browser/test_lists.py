@@ -1,4 +1,4 @@
-"""Long lists have a field that filters them, and the address keeps what is in it."""
+"""Long lists have a field that filters them, for words or for an error."""
 
 import pytest
 from built_site import FILES, OVERFLOW, audit
@@ -9,7 +9,15 @@ LISTS = {
     "exercises": ("reference/exercises.html", "hard"),
     "operations": ("reference/atlas.html", "cpu:all-reduce -sort"),
 }
-SHOWN = "all => all.filter(item => !item.hidden).length"
+ERRORS = "reference/errors.html"
+PASTED = """Traceback (most recent call last):
+  File "/home/me/train.py", line 12, in <module>
+E   jax.errors.ShardingTypeError: Contracting dimensions are sharded
+E   and it is ambiguous how the output should be sharded. Please specify the output
+"""
+PLACE = "#error-ambiguous-contraction"
+OWN = "ValueError: K = 41 cannot be cut into 8 parts: pad it to 48"
+SHOWN = "all => all.filter(item => item.checkVisibility()).length"
 SPILLS = "all => all.some(cell => cell.scrollWidth > cell.clientWidth + 1)"
 
 
@@ -24,8 +32,8 @@ def shown(screen):
 def test_a_word_filters_the_list_and_stands_in_the_address(visit, server, what):
     path, word = LISTS[what]
     screen = visit().open(path)
-    every, text = shown(screen)
-    assert text == f"{every} {what}"
+    _, text = shown(screen)
+    every = int(text.removesuffix(f" {what}"))
     assert not screen.locator("table.listing td").evaluate_all(SPILLS)
     screen.get_by_label(f"Filter the {what}").fill(word)
     screen.wait_for_function("location.search.includes('filter=')")
@@ -49,10 +57,35 @@ def test_offered_words_go_in_and_out_by_the_keyboard(visit):
     screen.wait_for_url("**/exercises.html")
 
 
-def test_old_links_to_the_list_of_modules_lead_on(visit):
-    """Without script to the line of the module."""
-    old = "reference/modules.html#examples.lu.solve"
-    visit().open(old).wait_for_url("**/reference/modules/lu.html#examples.lu.solve")
-    screen = visit(java_script_enabled=False).open(old)
-    row = screen.locator("tr:has([id='examples.lu.solve'])")
-    assert row.locator("a").first.get_attribute("href") == "modules/lu.html"
+def paste(screen, text):
+    """Return how many entries of the page of errors are shown for a text."""
+    screen.get_by_label("Paste a message").fill(text)
+    screen.locator(".count", has_text=" of ").wait_for()
+    return shown(screen)[0]
+
+
+def test_a_traceback_leaves_its_entry_alone_and_opens_it(visit):
+    screen = visit().open(ERRORS)
+    cure, hidden = (
+        screen.locator(f"{at} strong", has_text="Do:")
+        for at in (PLACE, "#error-illegally-sharded")
+    )
+    whole, _ = shown(screen)
+    assert not cure.is_visible()
+    assert paste(screen, PASTED) == 1
+    assert cure.is_visible()
+    screen.evaluate("location.hash = '#error-illegally-sharded'")
+    hidden.wait_for()
+    assert paste(screen, OWN) > 0  # of a module
+    screen.get_by_role("button", name="Show all").click()
+    assert shown(screen)[0] == whole
+    assert paste(screen, "FrobnicatorError: they disagree") == 0
+    link = screen.locator(".count a").get_attribute("href")
+    assert link == "../search.html?q=FrobnicatorError%3A+they+disagree"
+
+
+def test_a_link_opens_an_entry_and_without_script_each_opens(visit):
+    assert visit().open(ERRORS + PLACE).locator(f"{PLACE} strong").is_visible()
+    screen = visit(java_script_enabled=False).open(ERRORS)
+    screen.locator(f"{PLACE} summary").click()
+    assert screen.locator(f"{PLACE} strong").is_visible()
