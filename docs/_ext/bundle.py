@@ -17,14 +17,12 @@ ICONS += " list magnifying-glass moon play print rocket sun"  # of 1970
 ICON = re.compile(r"(?:\.fa-[\w-]+,?)+\{--fa:[^}]*\}")
 USED = re.compile(rf"\.fa-(?:{'|'.join(ICONS.split())})[,{{]")
 URL = re.compile(r"""url\(\s*(["']?)(?!data:|https?:|#)([^"')]+)\1\s*\)""")
-MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.M)  # of no file of a reader
 
 
 def read_file(folder, name) -> str:
     """Return a file of the site as a part of a bundle; MyST-NB's comes at the end."""
     file = folder / name
     text = file.read_text("utf-8") if file.exists() else ""
-    text = MAP.sub("", text)
     if not name.endswith(".css"):
         return text
     base = relpath(dirname(name), dirname(STYLES))

@@ -32,12 +32,11 @@ class Entries(SphinxTransform):
         for box in self.document.findall(nodes.container):
             if "error-entry" in box["classes"]:
                 fold_entry(box, entries[box["names"][0]].patterns)
-        sections = self.document.findall(nodes.section)
-        own = next((each for each in sections if "errors-own" in each["ids"]), None)
-        if own:
-            count = len([*own.findall(nodes.list_item)])
-            own.insert(1, raw(f'<details class="own-errors">{OWN.format(count)}'))
-            own += raw("</details>")
+        for own in self.document.findall(nodes.section):
+            if "errors-own" in own["ids"]:
+                count = len([*own.findall(nodes.list_item)])
+                own.insert(1, raw(f'<details class="own-errors">{OWN.format(count)}'))
+                own.append(raw("</details>"))
 
 
 def fold_entry(box, patterns):
@@ -66,8 +65,9 @@ def add_cells(app, doctree):
         if each := raising.get(cell.line):
             node["ids"].insert(0, each.anchor)
             slugs[each.anchor] = each.line, each.anchor, each.title
-            for box in node.findall(is_error):
-                compare_message(each, box[-1].astext())
+            for box in node.findall(nodes.container):
+                if "raised" in box["classes"]:  # an error: see `cells.show_error`
+                    compare_message(each, box[-1].astext())
 
 
 def compare_message(cell, message):
@@ -79,11 +79,6 @@ def compare_message(cell, message):
         names = [[entry.name for entry in entries] for entries in (found, wanted)]
         fault = "fits {} in errors.toml, not {}".format(*names)
         log.warning(fault, location=(cell.page.name, cell.line), type="errors")
-
-
-def is_error(node) -> bool:
-    """Return whether a node is the box of an error: see `cells.show_error`."""
-    return isinstance(node, nodes.container) and "raised" in node["classes"]
 
 
 def setup(app):

@@ -34,6 +34,7 @@ SITES = {
     "https://github.com/NVIDIA/nccl/": "NCCL, hwLat of a ring's step",
     "https://docs.cloud.google.com/": "Google Cloud",
 }
+FIRST = 64  # devices at first, where there can be so many
 MOST = 40  # the slider ends at 2 to this many bytes
 SLIDER = f"""
 <fieldset class="choice size"><legend>Operand on each device</legend><div>
@@ -59,16 +60,6 @@ NETWORKS = MACHINES | {
 }
 
 
-def first_size(shapes) -> int:
-    """Return the number of devices at first: 64, or the most that there can be."""
-    return min(64, max(shapes))
-
-
-def algorithms(axes) -> list[str]:
-    """Return the algorithms of a network: a switch has two, others have no choice."""
-    return [*ALGORITHMS] if axes[0][1] == "switch" else []
-
-
 def data() -> dict:
     """Return the menus, the links of each network, and the counts for each choice."""
     kinds, machines, others = (
@@ -79,9 +70,9 @@ def data() -> dict:
     menu += choice("network", "Or a network whose link is invented", others, "")
     sizes, links = {}, {}
     for name, (alpha, beta, shapes, sources) in NETWORKS.items():
-        devices, most = {str(n): str(n) for n in shapes}, first_size(shapes)
+        devices, most = {str(n): str(n) for n in shapes}, min(FIRST, max(shapes))
         sizes[name] = choice("devices", "Devices", devices, str(most))
-        if algorithms(shapes[most]):
+        if shapes[most][0][1] == "switch":
             sizes[name] += choice("how", "Algorithm", ALGORITHMS)
         found = ", ".join(f'<a href="{each}">{site(each)}</a>' for each in sources)
         words = SOURCES.format(found) if found else NO_SOURCE
@@ -98,7 +89,7 @@ def choices():
     """Yield all that can be chosen: kind, network, devices, algorithm; and its axes."""
     for name, machine in NETWORKS.items():
         for (count, axes), kind in product(machine.axes.items(), KINDS):
-            for how in algorithms(axes) or [None]:
+            for how in ALGORITHMS if axes[0][1] == "switch" else [None]:
                 key = kind, name, str(count), *filter(None, [how])
                 yield key, [(n, how or way) for n, way in axes]
 
@@ -138,7 +129,7 @@ def tables() -> dict[str, list[list[str]]]:
     """Return typical costs on each network, for those without script."""
     body = []
     for name, (alpha, beta, shapes, _) in NETWORKS.items():
-        axes = shapes[first_size(shapes)]
+        axes = shapes[min(FIRST, max(shapes))]
         costs = [cost(*each, axes, alpha, beta) for each in TYPICAL.values()]
         link = format_time(alpha), f"{beta / 1e9:g} GB/s"
         times = (f"{each.steps}: {format_time(each.seconds)}" for each in costs)

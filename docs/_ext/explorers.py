@@ -20,9 +20,6 @@ from pathlib import Path
 
 from sources import is_unchanged
 
-FILES = Path(__file__).parent.glob("explorer_*.py")
-NAMES = [file.stem.removeprefix("explorer_") for file in FILES]
-
 
 def load(name):
     """Return the module of an explorer."""
@@ -115,7 +112,8 @@ def write_data(app, exception):
         return
     folder = Path(app.outdir, "_static/explorers")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
+    for file in Path(__file__).parent.glob("explorer_*.py"):
+        name = file.stem.removeprefix("explorer_")
         (folder / f"{name}.js").write_text(data_script(name))
 
 

@@ -122,6 +122,7 @@ const time = (seconds) => scale(seconds * 1e6, ["µs", "ms", "s"], 1000);
 // ------------------------------------------------------------------------- beginning
 
 const begin = async (place) => {
+  place.classList.add("live"); // its tables are hidden from now on: nothing jumps later
   const [, name] = place.className.match(/explorer-(\w+)/);
   try {
     await finder.script(`_static/explorers/${name}.js`); // a page that was opened as a file may read nothing else
@@ -134,14 +135,5 @@ const begin = async (place) => {
   new (name === "costs" ? Costs : Explorer)(place, { name, ...data, ...variants[variant] });
 };
 
-const near = new IntersectionObserver((entries) => {
-  for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
-    near.unobserve(target);
-    begin(target);
-  }
-}, { rootMargin: "300px" });
-
-document.querySelectorAll(".explorer").forEach((place) => {
-  place.classList.add("live"); // its tables are hidden from now on: nothing jumps later
-  near.observe(place);
-});
+// Only now is find.js there, too.
+addEventListener("DOMContentLoaded", () => document.querySelectorAll(".explorer").forEach(begin));

@@ -245,4 +245,3 @@ finder.prepare = field => {
 document.querySelectorAll(".find input").forEach(finder.prepare);
 document.querySelectorAll("#find-field").forEach(finder.answer);
 addEventListener("keydown", finder.press);
-if (document.activeElement?.matches(".find input")) finder.load().catch(() => {});

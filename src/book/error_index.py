@@ -224,14 +224,11 @@ def index_text(page) -> str:
                 found.append(ENTRY.format(entry=entry, code=code, links=links))
     found.append("(errors-own)=\n\n## Errors of the book's own modules")
     for module, cells in by_module.items():
-        found += [f"**{module}**", "\n".join(own_line(each, page) for each in cells)]
+        words = (": ".join(filter(None, [each.kind, each.phrase])) for each in cells)
+        links = (link(each.title, each.place, page) for each in cells)
+        lines = map("- {} {}".format, map(format_code, words), links)
+        found += [f"**{module}**", "\n".join(lines)]
     return "\n\n".join(found)
-
-
-def own_line(cell, page) -> str:
-    """Return the line of an error of the book's own modules."""
-    words = format_code(": ".join(filter(None, [cell.kind, cell.phrase])))
-    return f"- {words} {link(cell.title, cell.place, page)}"
 
 
 def format_code(words) -> str:

@@ -77,27 +77,18 @@ LOADED = """["navigation", "resource"].flatMap(
     kind => performance.getEntriesByType(kind).map(each => each.name))"""
 
 
-def weight(names):
-    """Return how much a server sends for files of the site: texts as gzip."""
-    return sum(HEAD + sent_bytes(SITE / name) for name in names)
-
-
 @cache
-def sent_bytes(file):
-    """Return the size of a file, as it is sent."""
-    data = file.read_bytes()
-    return len(gzip.compress(data, 6) if file.suffix in TEXTS else data)
-
-
-def loaded_files(screen):
-    """Return the page and the files that it has loaded."""
-    return {urlsplit(url).path[1:] for url in screen.evaluate(LOADED)}
+def sent_bytes(name):
+    """Return how much a server sends for a file of the site: texts as gzip."""
+    data = (SITE / name).read_bytes()
+    return HEAD + len(gzip.compress(data, 6) if Path(name).suffix in TEXTS else data)
 
 
 def assert_light(screen):
     """Fail if a page asks for too much, or is not painted soon."""
-    files = loaded_files(screen)
+    files = {urlsplit(url).path[1:] for url in screen.evaluate(LOADED)}
     assert "_static/bundle.css" in files
     assert len(files) <= REQUESTS
-    assert weight(files) <= MOST
-    assert weight(f for f in files if f.endswith((".html", ".css"))) <= FIRST
+    assert sum(map(sent_bytes, files)) <= MOST
+    first = [file for file in files if file.endswith((".html", ".css"))]
+    assert sum(map(sent_bytes, first)) <= FIRST

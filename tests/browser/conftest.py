@@ -10,8 +10,6 @@ import pytest
 from built_site import SITE
 from playwright.sync_api import sync_playwright
 
-FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-sync"
-FLAGS += " --disable-component-update"
 PROBLEMS = "error", "warning"  # of the console
 LIMIT = 300_000  # milliseconds, which only end a hang
 
@@ -45,7 +43,7 @@ class Visit:
 def browser():
     """Start Chromium: `$CHROMIUM`, the one on the path, or Playwright's own."""
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    options = {"executable_path": program, "args": FLAGS.split(), "timeout": LIMIT}
+    options = {"executable_path": program, "args": ["--disable-gpu"], "timeout": LIMIT}
     with sync_playwright() as engine, engine.chromium.launch(**options) as chromium:
         yield chromium
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import built_site
 import nbformat
 import pytest
-from built_site import AXE, MOST, SITE, audit, loaded_files, set_look, weight
+from built_site import AXE, MOST, SITE, audit, sent_bytes, set_look
 from bundle import THEME_SCRIPTS, THEME_STYLES, read_file
 
 from book import marks
@@ -45,16 +45,11 @@ def mark_of(page, *programs):
     return f"browser-{hashlib.sha256(b''.join(parts)).hexdigest()}"
 
 
-def skip_if_passed(mark):
-    """Skip a test that has left this mark."""
-    if marks.read_mark(mark) is not None:
-        pytest.skip("had passed")
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_quiet_fits_and_is_accessible(tab, page):
     """In two looks, of which one is audited by all rules; every week in all four."""
-    skip_if_passed(mark_of(page))
+    if marks.read_mark(mark_of(page)) is not None:
+        pytest.skip("had passed")
     tab.faults.clear()
     screen = tab.open(page)
     screen.evaluate(OPEN)
@@ -185,18 +180,7 @@ def test_each_page_has_its_icons_and_the_new_script():
 def test_a_page_says_what_the_theme_takes():
     parts = (read_file(SITE, name) for name in (*THEME_STYLES, *THEME_SCRIPTS))
     texts = sum(len(gzip.compress(part.encode())) for part in parts)
-    share = texts + weight(["_static/vendor/fontawesome/webfonts/fa-solid-900.woff2"])
+    share = texts + sent_bytes("_static/vendor/fontawesome/webfonts/fa-solid-900.woff2")
     text = (SITE / "start/how-to-read.html").read_text()
     (words,) = re.findall(r"at most (\d+) KiB, of which the\s+theme takes (\d+)", text)
     assert [*words] == [str(MOST // 1024), f"{round(share / 1024, -1):.0f}"]
-
-
-def test_an_explorer_is_light_and_loads_late(visit):
-    files = {f"_static/explorers/{name}.js" for name in ("sends", "specs", "costs")}
-    assert max(weight([file]) for file in files) <= 150 * 1024
-    screen = visit(height=200).open("global-view/cost.html")
-    assert not loaded_files(screen) & files
-    place = screen.locator(".explorer-costs")
-    place.scroll_into_view_if_needed()
-    place.locator("form").wait_for()
-    assert loaded_files(screen) & files == {"_static/explorers/costs.js"}
