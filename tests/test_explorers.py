@@ -52,7 +52,7 @@ def test_every_question_has_an_answer():
 
 def test_jax_and_the_judge_give_the_same_answers_today():
     rows = explorer_specs.ROWS
-    states = random.sample([key for key in rows if not key[0]], 60)
+    states = [key for key in rows if not key[0]][::11]
     for question in [*states, *(key for key in rows if key[0])]:
         now = {key: str(value) for key, value in specs.answer_row(*question).items()}
         assert now.items() <= rows[question].items()
