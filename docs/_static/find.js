@@ -158,7 +158,7 @@ finder.script = file => new Promise((resolve, reject) => {
     element("script", { src: finder.root + file, onload: resolve, onerror }));
 });
 finder.load = () => finder.ready ??= Promise.all(
-  ["_static/vendor/minisearch.js", "find-index.js"].map(finder.script)).then(finder.build);
+  ["_static/vendor/minisearch.min.js", "find-index.js"].map(finder.script)).then(finder.build);
 
 finder.show = async (field, typing) => {
   const [status, list] = ["#find-status", "#find-results"].map(id => document.querySelector(id));
