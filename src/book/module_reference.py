@@ -12,6 +12,8 @@ from pathlib import Path
 from posixpath import relpath
 from textwrap import dedent
 
+from sphinx.pycode import ModuleAnalyzer
+
 from book import contents
 from book.error_index import link
 from book.page import PAGES_OF_MODULES, Page
@@ -48,7 +50,8 @@ Save <a class="module-file" href="../../modules/{name}.py" download>{name}.py</a
 {lines} lines · needs {needs} · licence MIT-0: free to use without a notice · \
 {pages} · [all modules](../modules.md)
 
-{picture}
+```{{module-picture}} {name}
+```
 
 ## What it does, and what it costs
 
@@ -129,18 +132,10 @@ def needs(file) -> str:
 
 def objects(file) -> list[str]:
     """List the public functions, classes, and members of classes of a module."""
-    return [*members(ast.parse(file.read_text()), f"{PACKAGE}{file.stem}")]
-
-
-def members(node, start):
-    """Yield the names of what is defined in a module or class, and in its classes."""
-    for each in node.body:
-        if isinstance(each, ast.FunctionDef | ast.ClassDef) and each.name[0] != "_":
-            yield f"{start}.{each.name}"
-        if isinstance(each, ast.ClassDef) and each.name[0] != "_":
-            yield from members(each, f"{start}.{each.name}")
-        if isinstance(each, ast.AnnAssign) and isinstance(node, ast.ClassDef):
-            yield f"{start}.{each.target.id}"
+    code = ModuleAnalyzer.for_file(file, file.stem)
+    code.analyze()
+    names = [*code.tags, *(f"{of}.{name}" for of, name in code.annotations if of)]
+    return [f"{PACKAGE}{file.stem}.{n}" for n in names if not re.search(r"\b_", n)]
 
 
 def old_names(docs, file) -> list[str]:
@@ -179,11 +174,9 @@ def page_text(page, name) -> str:
     file, tests = root / f"src/examples/{name}.py", f"tests/{name}/test_{name}.py"
     about, run = description(file)
     names = re.findall(r"^def test_(\w)(\w+)", (root / tests).read_text(), re.M)
-    has_picture = name in tomllib.loads((page.docs / PICTURES).read_text())
     return PAGE.format(
         **facts(file, page),
         package=PACKAGE,
-        picture=f"```{{module-picture}} {name}\n```" * has_picture,
         about=about,
         run=run,
         count=len(names),
