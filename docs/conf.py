@@ -34,7 +34,6 @@ extensions = [
     "cells",
     "downloads",
     "error_directives",
-    "exercise_index",
     "explorers",
     "markup",
     "module_pictures",

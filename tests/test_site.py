@@ -75,7 +75,7 @@ PAGES = {
     "names.md": f"{HEAD}# Names\n"
     + "\n".join(f"## {n}\n```{{code-cell}}\n{c}\n```\n" for n, c in enumerate(NAMES)),
 }
-EXTENSIONS = "cells downloads exercise_index myst_nb search_index svgmath"
+EXTENSIONS = "cells downloads myst_nb reference_pages search_index svgmath"
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,11 @@
-"""Targets in the lists of modules and of names, and the docstrings of modules."""
+"""Targets in lists and in the boxes of exercises, and the docstrings of modules."""
 
 import re
+from html import escape
+from posixpath import basename
 
 from docutils import nodes
+from downloads import colab_url
 from sources import page_of
 from sphinx.ext.napoleon import GoogleDocstring
 from sphinx.transforms import SphinxTransform
@@ -42,6 +45,39 @@ class Targets(SphinxTransform):
             place["ids"] = [*dict.fromkeys([*place["ids"], *ids])]
 
 
+class Boxes(SphinxTransform):
+    """Put into the box of each exercise its target, and links to work on it."""
+
+    default_priority = 400  # before Sphinx collects what links may lead to
+
+    def apply(self):
+        """Change the boxes of this page: they stand in the order of its exercises."""
+        page = page_of(self.env)
+        boxes = self.document.findall(nodes.admonition)
+        boxes = [box for box in boxes if "exercise" in box["classes"]]
+        for box, exercise in zip(boxes, page.exercises, strict=False):
+            box["names"].append(f"exercise-{exercise.name}")
+            self.document.note_explicit_target(box)
+            html = links_html(self.config, page, exercise)
+            box.append(nodes.raw("", html, format="html"))
+
+
+def links_html(config, page, exercise) -> str:
+    """Return in HTML a link that saves the notebook, and perhaps one to Colab.
+
+    That opens it at the cell to change, where site and repository have an address.
+    """
+    file = f"{basename(page.name)}.ipynb"
+    links = f'<a href="{file}" download>Download it as a notebook</a>'
+    if config.published and config.repository:
+        tags = {"exercise", exercise.name}
+        cell = next(n for n, cell in enumerate(page.cells, 1) if tags <= {*cell.tags})
+        url = colab_url(page.name, config.repository)
+        url = escape(f"{url}#scrollTo=cell-{cell}")
+        links += f', or <a href="{url}" target="_blank">run it on Colab</a>'
+    return f'<p class="to-notebook d-print-none">{links}.</p>'
+
+
 def convert_docstring(app, what, name, *details):
     """Handle `autodoc-process-docstring`: write reStructuredText as autodoc reads it.
 
@@ -57,8 +93,9 @@ def convert_docstring(app, what, name, *details):
 
 
 def setup(app):
-    """Register the transform and the handler."""
+    """Register the transforms and the handler."""
     app.setup_extension("sphinx.ext.autodoc")
+    app.add_transform(Boxes)
     app.add_transform(Targets)
     app.connect("autodoc-process-docstring", convert_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
