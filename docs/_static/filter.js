@@ -1,7 +1,7 @@
 // Fields above long lists: they hide what does not fit. Without script a list is whole.
 //
 // `<div class="list-filter" data-items="SELECTOR" data-what="modules">` is the place of a field
-// for words; its address has them (`?filter=`), and `data-try` offers some. In a table
+// for words, as `data-try` shows; its address has them (`?filter=`). In a table
 // `cpu:nothing` looks in the column CPU alone, and `-word` wants rows without it. With
 // `data-paste="LABEL"` the field is for an error, and leaves the entries whose constant words
 // stand in it, as the search does.
@@ -38,7 +38,7 @@ filters.byError = node => {
 };
 
 filters.add = place => {
-  const { items, what, try: offered = "", paste } = place.dataset;
+  const { items, what, try: placeholder = "", paste } = place.dataset;
   const nodes = [...place.closest("article").querySelectorAll(items)];
   const fits = nodes.map(paste ? filters.byError : filters.byWords);
   const sections = nodes.map(node => node.closest("section:has(> h2, > h3)"));
@@ -46,22 +46,13 @@ filters.add = place => {
   const holders = new Set([...sections, ...folds].filter(Boolean));
 
   const box = paste ? element("textarea", { rows: 5, placeholder: "ValueError: \u2026" })
-    : element("input", { type: "search", autocomplete: "off" }); // of player.js
+    : element("input", { type: "search", autocomplete: "off", placeholder }); // of player.js
   Object.assign(box, { id: `filter-${what}`, spellcheck: false });
   const label = element("label", { htmlFor: box.id }, paste ?? `Filter the ${what}`);
   const count = element("span", { className: "count", role: "status" });
   const clear = element("button", { type: "button", onclick: () => set("") }, "Show all");
-  const buttons = offered.split(" ").filter(Boolean).map(word => {
-    const onclick = () => {
-      const wanted = new Set(box.value.split(/\s+/).filter(Boolean));
-      if (!wanted.delete(word)) wanted.add(word);
-      set([...wanted].join(" "));
-    };
-    return element("button", { type: "button", onclick }, word);
-  });
-  const offers = element("div", { className: "offers", hidden: !offered }, "Try ", ...buttons);
   const onsubmit = event => event.preventDefault();
-  place.append(element("form", { onsubmit }, label, box, count, clear, offers));
+  place.append(element("form", { onsubmit }, label, box, count, clear));
 
   const show = () => {
     const text = box.value.trim();
@@ -72,8 +63,6 @@ filters.add = place => {
       if (holder.matches("details")) holder.open = text && holds;
       else holder.hidden = !holds;
     }
-    const words = new Set(filters.plain(text).split(" "));
-    for (const button of buttons) button.ariaPressed = String(words.has(button.textContent));
     count.textContent = `${text && `${shown.length} of `}${nodes.length} ${what}`;
     const href = `${finder.root}search.html?${new URLSearchParams({ q: finder.message(text).slice(0, 1500) })}`;
     if (!shown.length) count.append(": ", element("a", { href }, "search the book"));

@@ -47,16 +47,6 @@ def test_a_word_filters_the_list_and_stands_in_the_address(visit, server, what):
     assert not screen.evaluate(OVERFLOW)
 
 
-def test_offered_words_go_in_and_out_by_the_keyboard(visit):
-    screen = visit().open("reference/exercises.html")
-    button = screen.get_by_role("button", name="hard", exact=True)
-    button.press("Enter")
-    assert button.get_attribute("aria-pressed") == "true"
-    assert screen.get_by_label("Filter the exercises").input_value() == "hard"
-    button.press("Enter")
-    screen.wait_for_url("**/exercises.html")
-
-
 def paste(screen, text):
     """Return how many entries of the page of errors are shown for a text."""
     screen.get_by_label("Paste a message").fill(text)
