@@ -10,7 +10,7 @@ from nbformat.v4 import new_output
 from tiny_site import HEAD, Site
 
 from book import exercises, guards, notes, program_table
-from book.claims import count_claims
+from book.build_line import count_claims
 from book.facts import ROOT
 from book.page import Page
 from examples.magic import as_html

@@ -18,11 +18,11 @@ from sphinx.pycode import ModuleAnalyzer
 
 from book import (
     api_index,
+    build_line,
     error_index,
     exercise_list,
     guards,
     module_reference,
-    reading_map,
 )
 from book.facts import ROOT, facts, fill_facts
 from book.page import FENCES, read_block, rewrite
@@ -134,15 +134,13 @@ def include_file(block, page) -> str:
 
 TEXTS = {  # directives that stand for a text -> its MyST, which may have others in it
     "api-index": lambda block, page: api_index.index_text(page),
-    "build-line": lambda block, page: reading_map.build_line(page),
+    "build-line": lambda block, page: build_line.build_line(page),
     "error-index": lambda block, page: error_index.index_text(page),
     "exercise-index": lambda block, page: exercise_list.index_text(page),
     "explorer": lambda block, page: explorers.place_text(block),
     "literalinclude": include_file,
     "module-page": lambda block, page: module_reference.page_text(page, block.argument),
     "module-reference": lambda block, page: module_reference.table_text(page),
-    "part-map": lambda block, page: reading_map.map_text(page, block.content),
-    "ways": lambda block, page: reading_map.ways_text(page, block.content),
 }
 MADE = TEXTS | {  # the same for files
     "build-line": lambda block, page: "",
