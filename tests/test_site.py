@@ -42,8 +42,6 @@ Begin with *words*, $n$ and $\\frac12$, not $\\shard$. See [one](../z/first.md#t
 {CELL}
 - a list
 
-![A block](block.svg)
-
 $$ a < b $$
 
 :::{{admonition}} Exercise: less of it
@@ -71,7 +69,6 @@ PAGES = {
     "index.md": "# Book\n\n```{toctree}\nz/first\na/second\nnames\n```\n",
     "z/first.md": FIRST,
     "a/second.md": SECOND,
-    "a/block.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
     "names.md": f"{HEAD}# Names\n"
     + "\n".join(f"## {n}\n```{{code-cell}}\n{c}\n```\n" for n, c in enumerate(NAMES)),
 }
@@ -129,7 +126,6 @@ def test_a_cell_has_a_link_that_stays_and_a_form(site):
     ids = re.findall(r'id="(cell-[\w-]+)"', html)
     assert ids == re.findall(r'href="#(cell-[\w-]+)"', html)
     assert ids[0] == f"cell-{sha256(CODE.encode()).hexdigest()[:6]}"
-    assert re.search(r'<img[^>]*id="figure-block"', site("a/second.html"))
     url = urlsplit(unescape(re.search(r'href="(https[^"]*/issues/new[^"]*)', html)[1]))
     assert f"{url.netloc}{url.path}" == f"{REPOSITORY}/issues/new"
     assert parse_qs(url.query)["page"] == [f"z/first, #{ids[0]}"]

@@ -7,7 +7,6 @@ is green without it; one that raised an error also runs again.
 import re
 from hashlib import sha256
 from html import escape
-from pathlib import PurePosixPath
 from urllib.parse import urlencode
 
 from docutils import nodes
@@ -120,25 +119,16 @@ def correct_html(app, pagename, templatename, context, doctree):
 # ---------------------------------------------------------------------------- links
 
 
-def add_targets(app, doctree):
-    """Handle `doctree-read`: name each cell, by its code, and each figure for links.
+def add_links(app, doctree):
+    """Handle `doctree-read`: name each cell, by its code, and end it with its links.
 
-    The ids that they have stay first.
+    The ids that it has stay first. One link reports a claim.
     """
     names = set()
-    for node in doctree.findall():
-        if is_code(node):
-            digest = sha256(cell_source(node).strip().encode()).hexdigest()
-            node["ids"].append(unique_name(f"cell-{digest[:6]}", names))
-        elif isinstance(node, nodes.image):
-            stem = PurePosixPath(node["uri"]).stem
-            node["ids"].append(unique_name(f"figure-{stem}", names))
-
-
-def add_links(app, doctree):
-    """Handle `doctree-read`: end each cell with a link, and one to report a claim."""
     for node in doctree.findall(is_code):
-        name = next(each for each in node["ids"] if each.startswith("cell-"))
+        digest = sha256(cell_source(node).strip().encode()).hexdigest()
+        name = unique_name(f"cell-{digest[:6]}", names)
+        node["ids"].append(name)
         links = f'<a href="#{name}" title="Link to this cell">#</a>'
         if place := app.config.repository.removesuffix(".git"):
             query = urlencode(FORM | {"page": f"{app.env.docname}, #{name}"})
@@ -151,9 +141,8 @@ def add_links(app, doctree):
 def setup(app):
     """Register the handlers."""
     app.setup_extension("execution")
-    app.connect("doctree-read", add_targets, priority=300)
     app.connect("doctree-read", judge_page, priority=400)  # before all that read code
     app.connect("doctree-read", add_links, priority=950)  # no word of it is searched
     app.connect("html-page-context", correct_html)
     app.connect("env-get-outdated", failed_pages)
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 3}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 4}
