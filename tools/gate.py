@@ -3,17 +3,16 @@
     tools/gate.py SECONDS           the gate, of whose time these are gone
     tools/gate.py all [PART ...]    what it leaves to each week, without marks
 
-A step is a session of nox in a process group of its own, which ends with it. What may
-fail for lack of time (a test that starts processes, a page about them) is repeated
-alone, at most twice, and each repeat is counted. Logs and JUnit XML stay in
-`docs/_build/gate`. `tests/last_green.csv` has the last green run of each weekly part,
-which does not run again at that commit: a run that was cut goes on where it was.
+A step is a session of nox, and all that it starts ends with it. What may fail for lack
+of time (a test that starts processes, a page about them) is repeated alone, at most
+twice, and each repeat is counted. Logs and JUnit XML stay in `docs/_build/gate`.
+`tests/last_green.csv` has the last green run of each weekly part, which does not run
+again at that commit: a run that was cut goes on where it was.
 """
 
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -22,12 +21,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from throwaway import run
+
 FOLDER = Path("docs/_build/gate")
 LAST_GREEN = Path("tests/last_green.csv")
 END = 87 * 60  # seconds after which no step goes on
 WEEKLY = 6 * 3600  # seconds more for each weekly part
 NOX = sys.executable, "-m", "nox", "-s"
-CUT = "cut, since time is over"
 
 # Lines of a log that say what is red; a `name` can be run alone.
 LINT = r"\S+:\d+:(?:\d+: \S.*| .+ ==> .*)"
@@ -49,15 +49,20 @@ class Step(NamedTuple):
     repeatable: str = NOTHING  # pattern of names
 
 
+NEW = "-p incremental"  # of pytest: leave out what has passed
 STEPS = [
     Step("lint", "lint", LINT),
     Step("docs", "docs", SPHINX, "page -- {}", "processes/"),
     Step("links", "links", LINKS),
-    Step("fuzz", "fuzz -- -m 'not weekly'"),
-    Step("tests", "tests -- -m 'not processes and not weekly' --durations=15"),
+    Step("fuzz", f"fuzz -- {NEW} -m 'not weekly'"),
+    Step("tests", f"tests -- {NEW} -m 'not processes and not weekly' --durations=15"),
     Step("browser", "browser --"),
-    Step("cluster", "tests -- tests/cluster -n0 -m 'not weekly'", repeatable="."),
-    Step("processes", "tests -- -m 'processes and not weekly' -n2", repeatable="."),
+    Step(
+        "cluster", f"tests -- {NEW} tests/cluster -n0 -m 'not weekly'", repeatable="."
+    ),
+    Step(
+        "processes", f"tests -- {NEW} -m 'processes and not weekly' -n2", repeatable="."
+    ),
 ]
 DRAWS = "-m weekly --hypothesis-profile=weekly --dist=worksteal --max-worker-restart=99"
 PARTS = [
@@ -65,42 +70,30 @@ PARTS = [
     Step("faults", "tests -- tests/test_faults.py -m weekly -n2"),
     Step("oldest", "tests -- --jax=oldest"),
     Step("newest", "tests -- --jax=newest"),
-    Step("external", "links -- --external", LINKS),
+    Step("external", "docs links -- --external", LINKS),
     Step("cases", "tests -- -m weekly --ignore=tests/test_faults.py"),
     Step("cluster", "tests -- tests/cluster -n0 -m weekly"),
-    Step("looks", "browser -- -k test_a_page_is_quiet"),
+    Step("looks", "docs browser -- -k test_a_page_is_quiet"),
     Step("samples", "remeasure -- programs -- --sample=3", NOTHING),
     Step("reproducible", "docs -- --twice", NOTHING),
 ]
-
-
-def run_session(session: str, log: Path, end: float) -> str:
-    """Run a session of nox into a log; return how it failed, or nothing."""
-    command = *NOX, *shlex.split(session)
-    with log.open("w") as output:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
-        process = subprocess.Popen(command, **pipes, start_new_session=True)
-    try:
-        code = process.wait(end - time.monotonic())
-        return f"exit code {code}" if code else ""
-    except subprocess.TimeoutExpired:
-        return CUT
-    finally:  # a signal comes here, too
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def try_session(step: Step, session: str, number: int, end: float):
     """Run a session, and print its log; return how many passed, and what is red."""
     log = FOLDER / f"{step.name}-{number}.log"
     report = f" --junit-xml={log.with_suffix('.xml')}" if step.red == PYTEST else ""
-    failure = run_session(session + report, log, end)
+    command, seconds = [*NOX, *shlex.split(session + report)], end - time.monotonic()
+    failure = cut = "cut, since time is over"
+    with log.open("w") as file, suppress(subprocess.TimeoutExpired):
+        pipes = {"stdout": file, "stderr": file, "check": False}
+        code = run(*command, timeout=seconds, **pipes).returncode
+        failure = f"exit code {code}" if code else ""
     text = log.read_text(errors="replace")
     print(text, end="", flush=True)
     found = re.finditer(rf"^(?:{step.red})$", text, re.M) if failure else ()
     reds = {each[0].strip(): each.groupdict().get("name") or "" for each in found}
-    if failure == CUT or (failure and not reds):
+    if failure == cut or (failure and not reds):
         reds[f"{failure}: see {log}"] = ""
     return sum(map(int, re.findall(PASSED, text, re.M))), reds
 
@@ -148,7 +141,7 @@ def run_steps(steps: list[Step], elapsed: float) -> bool:
     return not print_end({step: run_step(step, end) for step in steps})
 
 
-def run_parts(names: tuple[str, ...]) -> bool:
+def run_parts(names: list[str]) -> bool:
     """Run parts of the week that were not green at this commit; are all green now?"""
     what = "-1", "--format=%h", "--", ".", f":!{LAST_GREEN}"
     commit = subprocess.check_output(["git", "log", *what], text=True).strip()
@@ -165,11 +158,7 @@ def run_parts(names: tuple[str, ...]) -> bool:
     return all(green.get(part.name, "").startswith(commit) for part in parts)
 
 
-def main(first: str, *names: str) -> bool:
-    """Run the gate, or `all` and parts of the week; return whether something is red."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    return not (run_parts(names) if first == "all" else run_steps(STEPS, float(first)))
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    first, *names = sys.argv[1:]
+    is_green = run_parts(names) if first == "all" else run_steps(STEPS, float(first))
+    sys.exit(not is_green)

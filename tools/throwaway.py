@@ -9,14 +9,21 @@ It needs no root, no munge and no file outside its folder. Each node pretends to
 CPUs and four GPUs, which Slurm hands out as it does real ones, in CUDA_VISIBLE_DEVICES.
 The nodes are called 127.0.0.1 and 127.0.0.2, names that mean this machine without an
 entry in /etc/hosts.
+
+    python -I throwaway.py FOLDER command ...
+
+runs a command, and kills all that it started, daemons too, when it ends or its starter
+is gone; FOLDER is removed, if there is one. `start_guarded` starts it so.
 """
 
 import contextlib
+import ctypes
 import getpass
 import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +31,8 @@ import tempfile
 import time
 from pathlib import Path
 
-REAPER = sys.executable, "-I", str(Path(__file__).with_name("reaper.py"))
+GUARD = sys.executable, "-I", __file__
+DEATH_SIGNAL, SUBREAPER = 1, 36  # of prctl: orphans become children of this process
 PROGRAMS = {
     "slurmctld": "slurm-wlm",
     "slurmd": "slurm-wlm",
@@ -96,17 +104,17 @@ def free_ports(count: int) -> list[int]:
 
 def start_guarded(*command: str | Path, folder="-", **options) -> subprocess.Popen:
     """Start a command that ends with us; its descendants end with it."""
-    line = [*REAPER, str(folder), *map(str, command)]
-    return subprocess.Popen(line, stdin=subprocess.PIPE, **options)
+    return subprocess.Popen([*GUARD, str(folder), *map(str, command)], **options)
 
 
 def run(*command: str | Path, timeout=600, check=True, **options):
     """Run a command to its end, and its descendants; return it with its output."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with start_guarded(*command, **pipes, **options) as process:
-        lifeline, process.stdin = process.stdin, None  # else communicate closes it
-        with lifeline:
+    with start_guarded(*command, **pipes | options) as process:
+        try:
             out, err = process.communicate(timeout=timeout)
+        finally:
+            process.terminate()
     done = subprocess.CompletedProcess(command, process.returncode, out, err)
     if check and done.returncode:
         raise RuntimeError(f"{command} ended with {done.returncode}:\n{out}\n{err}")
@@ -167,7 +175,7 @@ class Slurm:
 
     def __exit__(self, *_):
         """End the daemons and all that they started, and remove the folder."""
-        self.daemons.stdin.close()
+        self.daemons.terminate()
         self.daemons.wait()
 
     def state(self) -> str:
@@ -197,3 +205,33 @@ class Slurm:
                 raise TimeoutError(f"job {number} is still {state}")
             time.sleep(0.3)
         return state
+
+
+def kill_children(*_):
+    """Kill all children; theirs become children of this process."""
+    for child in Path("/proc/thread-self/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+
+
+def guard(*command: str) -> int:
+    """Run a command, reap what ends, and kill what is left; return its exit code."""
+    ctypes.CDLL(None).prctl(SUBREAPER, 1)
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        signal.signal(number, kill_children)
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM)
+    process, code = subprocess.Popen(command, stdin=subprocess.DEVNULL), None
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while True:  # Slurm waits for an orphan that nobody reaps
+            pid, status = os.waitpid(-1, 0)
+            if pid == process.pid:
+                code = os.waitstatus_to_exitcode(status)
+            if code is not None:
+                kill_children()
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(guard(*sys.argv[2:]))
+    finally:
+        shutil.rmtree(sys.argv[1], ignore_errors=True)
