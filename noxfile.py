@@ -52,16 +52,6 @@ def build(session, *files):
         raise
 
 
-def build_if_old(session):
-    """Build the site, if a file that it is made of is newer."""
-    end = Path(SITE, "find-index.js")  # docs/_ext/search_index.py writes it last
-    found = *Path("docs").rglob("*.*"), *Path("src").rglob("*.*")
-    files = [f for f in found if not {"_build", "__pycache__"} & {*f.parts}]
-    newest = max(f.stat().st_mtime for f in [*files, Path("requirements.lock")])
-    if not end.exists() or end.stat().st_mtime < newest:
-        build(session)
-
-
 @nox.session(python=False)
 def docs(session):
     """Build the site; `-- --archive` packs it into a file, `--twice` compares two."""
@@ -92,8 +82,9 @@ def tests(session):
     elif first != "all":
         session.run("pytest", *WORKERS, first, *words)
     else:
-        session.run("pytest", *WORKERS, "-m", "not processes and not weekly")
-        session.run("pytest", "-n=2", "-m", "processes and not weekly")
+        pytest = "pytest", "-p=incremental"  # which leaves out what has passed
+        session.run(*pytest, *WORKERS, "-m", "not processes and not weekly")
+        session.run(*pytest, "-n=2", "-m", "processes and not weekly")
 
 
 @nox.session(python=False)
@@ -107,15 +98,6 @@ def lint(session):
 
 
 @nox.session(python=False)
-def faults(session):
-    """Plant faults in the modules, and check that tests fail; `-- fft` does one."""
-    sync(session)
-    test = "tests/test_faults.py::test_faults_are_caught"
-    tests = [f"{test}[{module}]" for module in session.posargs] or [test]
-    session.run("pytest", "-n=2", "-v", *tests)
-
-
-@nox.session(python=False)
 def fuzz(session):
     """Fuzz the modules: stored cases, then ten new ones of each target."""
     sync(session)
@@ -124,9 +106,8 @@ def fuzz(session):
 
 @nox.session(python=False)
 def links(session):
-    """Follow all links inside the site; old anchors stay; `-- --external` others."""
+    """Follow links inside the built site; old anchors stay; `-- --external` others."""
     sync(session)
-    build_if_old(session)
     session.run("python", "tools/anchors.py", SITE)
     how = ["--offline", "--include-fragments", "--index-files="]
     if session.posargs:
@@ -150,9 +131,8 @@ def page(session):
 
 @nox.session(python=False)
 def browser(session):
-    """Open every page of the site in Chromium, and try what a reader would."""
+    """Open every page of the built site in Chromium; try what a reader would."""
     sync(session)
-    build_if_old(session)
     npm = "npm", "install", "--no-save", "--no-package-lock"
     session.run_install(*npm, "--prefix=docs/_build/npm", "axe-core@4.14.1")
     session.run("pytest", "-n=auto", "tests/browser", *session.posargs)

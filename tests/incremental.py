@@ -1,13 +1,13 @@
 """Tests of a module that have passed are left out until something changes.
 
-A plugin of pytest, for whole runs (`nox -s tests`, `nox -s fuzz`): what it leaves out,
-and what it marks, are files, each with the tests of one module or one launch file. All
-other files, about the engine and about what every page and module promises, always run.
+A plugin of pytest, `-p incremental`, in the gate and in `nox -s tests`: what it leaves
+out, and what it marks, are files, each with the tests of one module or one launch file.
+All others, about the engine and about what every page and module promises, always run.
 """
 
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 from book import marks
 from book.marks import ROOT
 
-CLUSTER = "tests/cluster"
+SELECTION = "markexpr", "keyword", "deselect", "lf"  # options of pytest
 START = time.time()
 TESTS = re.compile(r"tests/(\w+)/(test|fuzz)_\1\.py")
 IMPORT = re.compile(r"\b(?:from|import) +([^\n(]*(?:\([^)]*)?)")  # in strings, too
@@ -32,6 +32,8 @@ def tests_of_modules() -> list[str]:
 @cache
 def words_of(name: str) -> set[str]:
     """Return the words of a program's strings, and `NAME.py` for what it imports."""
+    if not name.endswith(".py") or name.startswith(("src/examples/", "launch/")):
+        return set()  # no module imports another
     text = (ROOT / name).read_text()
     imports = re.findall(r"\w+", " ".join(IMPORT.findall(text)))
     strings = re.findall(r"\w+", " ".join(STRING.findall(text)))
@@ -39,47 +41,38 @@ def words_of(name: str) -> set[str]:
 
 
 @cache
-def reach(own: str) -> tuple[set[str], set[str]]:
-    """Return the programs that those of a folder import or name, and their words."""
-    apart = {"src/examples/", "tests/browser/", "tests/cluster/"} - {own}
-    programs = {name for name in marks.tracked_files() if name.endswith(".py")}
-    programs = {name for name in programs if not name.startswith((*apart,))}
-    found = {name for name in programs if name.startswith(own)}
-    found |= {"tests/conftest.py", "tests/incremental.py"}
-    reached, words = set(), {Path(own).name, "__init__"}
-    while found:
-        reached |= found
-        words = words.union(*map(words_of, found))
-        found = {name for name in programs if Path(name).name in words} - reached
-    return reached, words
+def files_by_word() -> dict[str, set[str]]:
+    """Return the files that a word of a program may mean: a name, or a module's stem.
+
+    None lies apart: the other tests of the browser, of a cluster, and cases of modules.
+    """
+    found = defaultdict(set)
+    for name in marks.tracked_files():
+        file = Path(name)
+        if not re.match(r"tests/(browser|cluster)/|.*/cases\.jsonl$", name):
+            found[file.name].add(name)
+        if name.startswith("src/examples/"):
+            found[file.stem].add(name)
+    return found
 
 
 @cache
 def inputs_of_tests(test: str) -> frozenset[str]:
     """Return the files that the tests of one module may depend on.
 
-    Those are its folder, what is launched, settings of the project; programs that its
-    tests, or these programs in turn, import or name; and modules, pages and data that
-    one of them names. No module imports another.
+    Those are its folder, what is launched, settings of the project; and programs,
+    modules, pages and data that one of these programs names.
     """
-    own = f"{Path(test).parent}/"
-    reached, words = reach(own)
-    folders = {Path(name).parent for name in reached}
-    others = {Path(name).parent for name in tests_of_modules()} - folders
-
-    def belongs(name: str) -> bool:
-        file = Path(name)
-        if name in reached or name.startswith(("launch/", own)):
-            return True
-        if name.startswith("src/examples/"):
-            return bool({file.stem, file.name} & words)
-        if file.suffix == ".py":
-            return file.name == "__init__.py"
-        if name == file.name:  # a setting, or words for readers
-            return file.suffix != ".md"
-        return bool(file.suffix) and file.name in words and file.parent not in others
-
-    return frozenset(filter(belongs, marks.tracked_files()))
+    own, named = Path(test).parent, files_by_word()
+    setting = rf"(?:launch|{own})/|[^/]+(?<!\.md)(?<!\.py)$|.*/__init__\.py$"
+    more = {name for name in marks.tracked_files() if re.match(setting, name)}
+    more |= {"tests/conftest.py", "tests/incremental.py", *named[own.name]}
+    inputs = set()
+    while more:
+        inputs |= more
+        words = set().union(*map(words_of, more))
+        more = set().union(*(named[word] for word in words & named.keys())) - inputs
+    return frozenset(inputs)
 
 
 def are_unchanged(test: str) -> bool:
@@ -107,14 +100,6 @@ def pytest_collection_finish(session):
         item.user_properties.append(("file", (file, counts[file])))
 
 
-def is_whole(config) -> bool:
-    """Return whether all tests run that the marker expression selects."""
-    names = "keyword", "lf", "maxfail", "ignore", "deselect"
-    is_part = any(getattr(config.option, name, False) for name in names)
-    testpaths = config.args_source is config.ArgsSource.TESTPATHS
-    return (testpaths or config.args == [CLUSTER]) and not is_part
-
-
 class Recorder:
     """Leaves out the files that have a mark, and marks those whose tests all pass."""
 
@@ -123,13 +108,13 @@ class Recorder:
         programs = "slurmctld -V", "mpirun --version", "openssl version"
         here, files = marks.describe_environment(*programs), tests_of_modules()
         self.keys = {f: marks.digest(inputs_of_tests(f), f, here) for f in files}
-        chosen = *config.args, *config.getini("python_files"), config.option.markexpr
-        self.part, self.is_whole = marks.digest((), *chosen), is_whole(config)
-        self.done, self.not_passed, self.marked = Counter(), set(), {}
-        if self.is_whole:
-            found = {name: marks.read_mark(self.mark(name)) for name in files}
-            self.marked = {name: int(count) for name, count in found.items() if count}
-            config.option.ignore = [str(ROOT / name) for name in self.marked]
+        chosen = (getattr(config.option, name, None) for name in SELECTION)
+        chosen = config.args, config.getini("python_files"), *chosen
+        self.part = marks.digest((), *map(str, chosen))
+        found = {name: marks.read_mark(self.mark(name)) for name in files}
+        self.marked = {name: int(count) for name, count in found.items() if count}
+        config.option.ignore = [str(ROOT / name) for name in self.marked]
+        self.done, self.not_passed = Counter(), set()
 
     def mark(self, name: str) -> str:
         """Return the mark of the tests of a file that this run selects."""
@@ -151,7 +136,7 @@ class Recorder:
         if not is_sure or "weekly" in report.keywords:  # that may be of random cases
             self.not_passed.add(name)
         self.done[name] += report.when == "teardown"
-        is_last = self.done[name] == count and self.is_whole
+        is_last = self.done[name] == count
         if is_last and name not in self.not_passed and are_unchanged(name):
             marks.write_mark(self.mark(name), str(count))
 

@@ -14,7 +14,7 @@ from book import marks
 FILES = {
     "pyproject.toml": '[tool.pytest]\ntestpaths = ["tests"]\n'
     'pythonpath = ["src", "tests", "tools"]\n',
-    "tests/conftest.py": 'pytest_plugins = ["incremental"]\n',
+    "tests/conftest.py": "",
     "src/examples/halo.py": "width = 1\n",
     "src/examples/lu.py": "n = 1\n",
     "tools/measure.py": "def test_a():\n    assert 'play.py halo.csv'\n",
@@ -23,15 +23,13 @@ FILES = {
     "def test_b():\n    assert lu.n and 'FAIL' not in os.environ\n",
     "tests/test_engine.py": "def test_c():\n    pass\n",
     ".gitignore": "__pycache__/\n",
+    "src/book/__init__.py": "",
+    "src/examples/__init__.py": "",
 }
-APART = "docs/halo.md docs/data/lu.csv docs/_static/halo.css docs/_ext/cells.py"
-APART += " src/book/page.py tools/gate.py tests/browser/conftest.py"
-OTHERS = (
-    "src/examples/__init__.py src/book/__init__.py tools/play.py docs/data/halo.csv"
-)
-FILES |= dict.fromkeys(f"{APART} {OTHERS}".split(), "")
 for name in "src/book/marks.py", "tests/incremental.py":
     FILES[name] = (marks.ROOT / name).read_text()
+APART = "docs/halo.md docs/data/lu.csv docs/_static/halo.css docs/_ext/cells.py"
+APART += " src/book/page.py tools/gate.py tests/browser/conftest.py"
 ALL = {"test_a", "test_b", "test_c"}
 
 
@@ -41,9 +39,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("SHARDBOOK_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "project"
     for name, text in FILES.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        append(folder / name, text)
     for words in ("init", "-q"), ("add", "-A"):
         subprocess.run(["git", *words], cwd=folder, check=True)
     assert run(folder) == (0, ALL)
@@ -52,14 +48,17 @@ def project(tmp_path, monkeypatch):
 
 def run(folder, *words, **variables):
     """Run the tests of a checkout; return the exit code, and which ran."""
-    command = sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words
+    plugins = "-p", "incremental", "-p", "no:cacheprovider"
+    command = sys.executable, "-m", "pytest", "-v", *plugins, *words
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+    clean["PYTHONPATH"] = f"{folder}/src:{folder}/tests"
     done = subprocess.run(command, cwd=folder, env=clean, stdout=-1, check=False)
     return done.returncode, {n for n in ALL if f"::{n} ".encode() in done.stdout}
 
 
 def append(file, text="\n"):
+    file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as opened:
         opened.write(text)
 
@@ -97,9 +96,11 @@ def test_a_change_runs_what_depends_on_it(project, tmp_path):
 def test_only_a_file_whose_tests_have_all_run_and_passed_has_a_mark(project):
     assert run(project, "tests/lu", FAIL="1")[0] == 1
     assert len(all_marks()) == 1
-    shutil.rmtree(marks.cache_folder())
-    for words in ["-k", "test_a"], ["tests/halo"], ["-x"]:
+    for words in ["-k", "test_b"], ["tests/halo"]:  # marks of other selections
+        shutil.rmtree(marks.cache_folder())
         assert run(project, *words)[0] == 0
+    assert run(project) == (0, ALL)
+    shutil.rmtree(marks.cache_folder())
     skip = "import pytest\ndef test_a():\n    pytest.skip('no')\n"
     (project / "tests/halo/test_halo.py").write_text(skip)
     change = "    open(lu.__file__, 'a').write('# changed')\n"
@@ -115,5 +116,4 @@ def test_the_tests_of_a_module_need_nothing_else(tmp_path, test):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(marks.ROOT / name, tmp_path / name, follow_symlinks=False)
     command = sys.executable, "-m", "pytest", "-q", "-m", "not weekly", test
-    environment = os.environ | {"SHARDBOOK_CACHE": ""}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    subprocess.run(command, cwd=tmp_path, check=True)
