@@ -93,11 +93,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish(session):
-    """Let each report say which file collects its test, and how many others."""
+    """Let each report say how many tests its file has."""
     files = [item.nodeid.partition("::")[0] for item in session.items]
     counts = Counter(files)
     for item, file in zip(session.items, files, strict=True):
-        item.user_properties.append(("file", (file, counts[file])))
+        item.user_properties.append(("tests", counts[file]))
 
 
 class Recorder:
@@ -107,18 +107,15 @@ class Recorder:
         """Look for marks: a key for what a file depends on, a part for a selection."""
         programs = "slurmctld -V", "mpirun --version", "openssl version"
         here, files = marks.describe_environment(*programs), tests_of_modules()
-        self.keys = {f: marks.digest(inputs_of_tests(f), f, here) for f in files}
+        keys = {file: marks.digest(inputs_of_tests(file), file, here) for file in files}
         chosen = (getattr(config.option, name, None) for name in SELECTION)
         chosen = config.args, config.getini("python_files"), *chosen
-        self.part = marks.digest((), *map(str, chosen))
-        found = {name: marks.read_mark(self.mark(name)) for name in files}
-        self.marked = {name: int(count) for name, count in found.items() if count}
-        config.option.ignore = [str(ROOT / name) for name in self.marked]
-        self.done, self.not_passed = Counter(), set()
-
-    def mark(self, name: str) -> str:
-        """Return the mark of the tests of a file that this run selects."""
-        return f"{self.keys[name]}-{self.part}"
+        part = marks.digest((), *map(str, chosen))
+        self.marks = {file: f"{key}-{part}" for file, key in keys.items()}
+        found = {file: marks.read_mark(mark) for file, mark in self.marks.items()}
+        self.marked = {file: int(count) for file, count in found.items() if count}
+        config.option.ignore = [str(ROOT / file) for file in self.marked]
+        self.passed = Counter()  # steps of tests, by file
 
     @pytest.hookimpl(optionalhook=True)  # without xdist there is none
     def pytest_configure_node(self, node):
@@ -127,18 +124,18 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report):
         """Mark a file when its last test has passed; a failure deletes its mark."""
-        name, count = dict(report.user_properties).get("file", ("a crash", 0))
-        if name not in self.keys:
+        file = report.nodeid.partition("::")[0]
+        count = dict(report.user_properties).get("tests", -1)  # a crash has none
+        if file not in self.marks:
             return
         if report.failed:
-            marks.delete_marks(self.keys[name])
+            marks.delete_marks(self.marks[file].partition("-")[0])
         is_sure = report.passed and not hasattr(report, "wasxfail")
-        if not is_sure or "weekly" in report.keywords:  # that may be of random cases
-            self.not_passed.add(name)
-        self.done[name] += report.when == "teardown"
-        is_last = self.done[name] == count
-        if is_last and name not in self.not_passed and are_unchanged(name):
-            marks.write_mark(self.mark(name), str(count))
+        # what is weekly may be of random cases
+        self.passed[file] += is_sure and "weekly" not in report.keywords
+        is_done = self.passed[file] == 3 * count  # set up, run, torn down
+        if is_done and are_unchanged(file):
+            marks.write_mark(self.marks[file], str(count))
 
     def pytest_terminal_summary(self, terminalreporter):
         """Print how many tests had passed before."""
