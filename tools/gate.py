@@ -13,12 +13,12 @@ again at that commit: a run that was cut goes on where it was.
 import os
 import re
 import shlex
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import STDOUT, TimeoutExpired, getoutput
 from typing import NamedTuple
 
 from throwaway import run
@@ -85,8 +85,8 @@ def try_session(step: Step, session: str, number: int, end: float):
     report = f" --junit-xml={log.with_suffix('.xml')}" if step.red == PYTEST else ""
     command, seconds = [*NOX, *shlex.split(session + report)], end - time.monotonic()
     failure = cut = "cut, since time is over"
-    with log.open("w") as file, suppress(subprocess.TimeoutExpired):
-        pipes = {"stdout": file, "stderr": file, "check": False}
+    with log.open("w") as file, suppress(TimeoutExpired):
+        pipes = {"stdout": file, "stderr": STDOUT, "check": False}
         code = run(*command, timeout=seconds, **pipes).returncode
         failure = f"exit code {code}" if code else ""
     text = log.read_text(errors="replace")
@@ -143,8 +143,7 @@ def run_steps(steps: list[Step], elapsed: float) -> bool:
 
 def run_parts(names: list[str]) -> bool:
     """Run parts of the week that were not green at this commit; are all green now?"""
-    what = "-1", "--format=%h", "--", ".", f":!{LAST_GREEN}"
-    commit = subprocess.check_output(["git", "log", *what], text=True).strip()
+    commit = getoutput(f"git log -1 --format=%h -- . ':!{LAST_GREEN}'")
     os.environ |= {"SHARDBOOK_CACHE": "", "BOOK_LOOKS": "all"}
     os.environ.setdefault("BOOK_DRAW", commit)
     green = dict(line.split(",", 1) for line in LAST_GREEN.read_text().split())

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from subprocess import getoutput
 
 from book import marks
 from book.page import Page, read_page
@@ -21,7 +22,7 @@ def states(app) -> dict[str, str]:
     files = marks.tracked_files()
     if Path(app.srcdir) != marks.ROOT / "docs" or not files:
         return {}
-    commit = marks.read_output("git", "-C", str(marks.ROOT), "rev-parse", "HEAD")
+    commit = getoutput(f"{marks.GIT} rev-parse HEAD")
     pages = {name for name in files if re.fullmatch(r"docs/.*\.md", name)}
     return {
         "all": marks.digest(files, commit),

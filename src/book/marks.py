@@ -9,15 +9,16 @@ or in the user's cache folder; set to the empty string, none is read or written.
 import os
 import platform
 import re
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
+from subprocess import getoutput
 
 ROOT = Path(__file__).resolve().parents[2]
+GIT = f"git -C {quote(str(ROOT))}"
 VARIABLES = r"JAX_|XLA_|TF_CPP|PYTHON|OPENBLAS|OMP_|MATPLOTLIB|BOOK_"
 LIFE = 14 * 24 * 3600  # seconds
 
@@ -29,24 +30,15 @@ def cache_folder() -> Path | None:
     return Path(chosen).resolve() if chosen else None
 
 
-def read_output(*command: str) -> str:
-    """Return what a command prints, or nothing if there is no such program."""
-    with suppress(OSError):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout
-    return ""
-
-
 @cache
 def tracked_files() -> dict[str, str]:
     """Return the digest of each tracked file, by its path.
 
     Empty where there is a file that git does not know: a proof may depend on it.
     """
-    git = "git", "-C", str(ROOT), "ls-files", "-z"
-    if read_output(*git, "--others", "--exclude-standard"):
+    if getoutput(f"{GIT} ls-files --others --exclude-standard"):  # or an error
         return {}
-    files = ((name, ROOT / name) for name in read_output(*git).split("\0"))
+    files = ((n, ROOT / n) for n in getoutput(f"{GIT} ls-files -z").split("\0"))
     return {n: sha256(f.read_bytes()).hexdigest() for n, f in files if f.is_file()}
 
 
@@ -56,8 +48,8 @@ def describe_environment(*programs: str) -> str:
     text = info.read_text() if info.exists() else ""
     flags = {*re.findall(r"^(?:flags|Features).*", text, re.M)}
     variables = (f"{k}={v}" for k, v in os.environ.items() if re.match(VARIABLES, k))
-    versions = (read_output(*program.split()) for program in programs)
     found = sys.version, platform.machine(), *sorted(flags), *sorted(variables)
+    versions = map(getoutput, programs)
     return "\n".join([*found, *versions]).replace(str(ROOT), "ROOT")
 
 
