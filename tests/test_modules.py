@@ -30,16 +30,8 @@ runpy.run_path(name, run_name="__main__")
 """
 
 
-def each_copy():
-    """Return each module with one device or with eight, and weekly the other way."""
-    for number, file in enumerate(MODULES):
-        one, eight = (file.name, 1), (file.name, 8)
-        due, other = (one, eight) if number % 2 else (eight, one)
-        yield due
-        yield each_week(*other)
-
-
-@pytest.mark.parametrize(("name", "devices"), [*each_copy()])
+@pytest.mark.parametrize("devices", [8, each_week(1)])
+@pytest.mark.parametrize("name", [file.name for file in MODULES])
 def test_a_copy_runs_alone(name, devices, run, tmp_path):
     """A process may call `jax.distributed.initialize` after an import."""
     inputs = f"src/examples/{name}", "tests/test_modules.py", "requirements.lock"
