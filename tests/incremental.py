@@ -63,15 +63,15 @@ def inputs_of_tests(test: str) -> frozenset[str]:
     Those are its folder, what is launched, settings of the project; and programs,
     modules, pages and data that one of these programs names.
     """
-    own, named = Path(test).parent, files_by_word()
+    own, files = Path(test).parent, files_by_word()
     setting = rf"(?:launch|{own})/|[^/]+(?<!\.md)(?<!\.py)$|.*/__init__\.py$"
     more = {name for name in marks.tracked_files() if re.match(setting, name)}
-    more |= {"tests/conftest.py", "tests/incremental.py", *named[own.name]}
+    more |= {"tests/conftest.py", "tests/incremental.py", *files[own.name]}
     inputs = set()
     while more:
         inputs |= more
         words = set().union(*map(words_of, more))
-        more = set().union(*(named[word] for word in words & named.keys())) - inputs
+        more = set().union(*(files[word] for word in words & files.keys())) - inputs
     return frozenset(inputs)
 
 
