@@ -8,7 +8,7 @@ from subprocess import getoutput
 from book import marks
 from book.page import Page, read_page
 
-STATE = ".state"  # in the site: digests of the files that it was made of
+STATE = ".state.json"  # in the site: digests of the files that it was made of
 
 
 def page_of(env, name="") -> Page:
