@@ -1,7 +1,9 @@
 """The page of errors explains every error of the book, and nothing that nobody met."""
 
 import re
+from types import SimpleNamespace
 
+import error_directives
 from records import ROOT, read_table
 
 from book import error_index
@@ -54,3 +56,14 @@ def test_errors_that_readers_brought_are_found():
         row for row in rows if row["set"] == "tune" and "decoy" not in row["missing"]
     ]
     assert {row["id"] for row in rows if not names(row["line"])} == CUT
+
+
+def test_a_build_warns_of_a_message_that_fits_another_entry(monkeypatch):
+    faults, (own, other, *_) = [], TABLE
+    page = Page(DOCS / "index.md", DOCS)
+    cell = error_index.RaisingCell(page, own.kind, own.words, 1, "", "")
+    log = SimpleNamespace(warning=lambda fault, **_: faults.append(fault))
+    monkeypatch.setattr(error_directives, "log", log)
+    for entry in own, other:
+        error_directives.compare_message(cell, entry.words)
+    assert faults == [f"fits ['{other.name}'] in errors.toml, not ['{own.name}']"]
