@@ -30,6 +30,9 @@ if os.environ.get("BOOK_LOOKS"):  # every week
 OPEN = "for (const box of document.querySelectorAll('details.hide')) box.open = true"
 ICON = re.compile(r'<i class="fa\w?(?:-solid)? fa-([\w-]+)')
 STYLE = "(each, name) => getComputedStyle(each)[name]"
+ROWS = """all => all.map(line => {
+    const rows = line.clientHeight / parseFloat(getComputedStyle(line).lineHeight);
+    return [line.innerText.length, Math.round(rows)]})"""
 SHARED = [*sorted(SITE.glob("_[is]*/**/*.*")), AXE, Path(__file__)]
 SHARED += map(Path(__file__).with_name, ("conftest.py", "built_site.py"))
 SITE_WIDE = b"".join(file.read_bytes() for file in SHARED if file.is_file())
@@ -97,6 +100,12 @@ def test_pages_offer_their_notebook_their_markdown_and_their_module(visit):
 
 
 # --------------------------------------------------------------- how a page looks
+
+
+def test_a_line_of_prose_has_about_seventy_characters(visit):
+    lines = visit().open(PROSE).locator(".bd-article section > p")
+    lengths = [length / n for length, n in lines.evaluate_all(ROWS) if n > 3]
+    assert 60 < sum(lengths) / len(lengths) < 80
 
 
 def test_the_text_is_one_tab_away_and_the_contents_are_folded(visit):
