@@ -58,6 +58,13 @@ def server():
         http.shutdown()
 
 
+@pytest.fixture(scope="module")
+def tab(browser, server):
+    """Return one `Visit` for many pages: a new window costs more than a page."""
+    yield (visit := Visit(browser, server, reduced_motion="reduce"))
+    visit.page.close()
+
+
 @pytest.fixture
 def visit(browser, server):
     """Return a function that makes a `Visit` in a window of its own."""
