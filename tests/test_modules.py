@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src/examples").glob("[!_]*.py"))
 OWN = "main", "cost"  # which every module writes for itself
 EXTRAS = {"optax": "Optax", "orbax": "Orbax"}  # which a module may import that says so
+COPIES = [(file.name, 1 + 7 * (n % 2)) for n, file in enumerate(MODULES)]
+OTHERS = [each_week(name, 9 - devices) for name, devices in COPIES]
 LONGER = {"block_qr", "cholesky", "lu"}  # factors, solutions, derivatives: one layout
 
 ALONE = """
@@ -30,8 +32,7 @@ runpy.run_path(name, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("devices", [8, each_week(1)])
-@pytest.mark.parametrize("name", [file.name for file in MODULES])
+@pytest.mark.parametrize(("name", "devices"), COPIES + OTHERS)
 def test_a_copy_runs_alone(name, devices, run, tmp_path):
     """A process may call `jax.distributed.initialize` after an import."""
     inputs = f"src/examples/{name}", "tests/test_modules.py", "requirements.lock"
