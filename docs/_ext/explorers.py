@@ -55,10 +55,9 @@ def tables_text(block) -> str:
 
 def place_text(block) -> str:
     """Return the place of an explorer, in which a script replaces the tables."""
-    names = ["explorer", f"explorer-{block.argument}", block.options.get("class", "")]
-    if exercise := block.options.get("exercise"):
-        names.append(f"answers-{exercise}")
-    start = f'<div class="{" ".join(filter(None, names))}">'
+    exercise = block.options.get("exercise")
+    more = f"answers-{exercise}" if exercise else block.options.get("class", "")
+    start = f'<div class="explorer explorer-{block.argument} {more}">'
     return f"{start}\n\n{tables_text(block)}\n\n</div>"
 
 

@@ -120,7 +120,6 @@ def to_markdown(block, page, env) -> str:
 
 def setup(app):
     """Register the directive, the transform and the handler."""
-    app.setup_extension("cells")
     app.add_directive("module-picture", ModulePicture)
     app.add_post_transform(Fill)
     app.connect("env-before-read-docs", read_dependents)

@@ -139,11 +139,10 @@ def raises(cell, outputs, error):
 
 def check(cell, outputs, error):
     """Yield the error of an assertion, or that there is no assertion."""
-    words = cell.options["check"]
     if not ASSERTION.search(cell.source):
-        yield f"asserts nothing: {words}"
+        yield f"asserts nothing: {cell.options['check']}"
     if error:
-        yield f"is not true: {words}\n{error[2]}"
+        yield f"is not true: {cell.options['check']}\n{error[2]}"
 
 
 RULES = {"expect": expect, "raises": raises, "check": check, "fold": lambda *_: ()}

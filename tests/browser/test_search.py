@@ -178,7 +178,6 @@ def test_where_no_field_is_seen_the_key_leads_to_the_page_of_results(visit):
 
 def test_a_field_of_one_line_takes_the_message_of_a_traceback(visit):
     field = visit().open("arrays/meshes.html").locator(".find input")
-    field.focus()
     field.evaluate(PASTE, TRACEBACK)
     text = field.input_value()
     assert text.startswith("RuntimeError: Fetching value for `jax.Array` that spans")
