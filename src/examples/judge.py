@@ -222,7 +222,7 @@ def _digits(number) -> str:
 
 
 def _deviation(mine, wanted) -> str:
-    if np.iscomplexobj([mine, wanted]):
+    if np.iscomplexobj([mine, wanted]) or np.isnan([mine, wanted]).any():
         return "not right"
     direction = "large" if mine > wanted else "small"
     ratio = max(mine / wanted, wanted / mine)

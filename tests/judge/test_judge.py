@@ -66,6 +66,7 @@ VALUES = [  # answer, expected: the file says what is wrong
     (5, 0),
     (2 + 1j, 1 + 2j),
     (1e-8, 2e-8),
+    (float("nan"), 2.0),
     (False, True),
     (True, 3),
     *((word, 7) for word in ("7", ...)),
