@@ -273,20 +273,32 @@ def test_the_codes_of_the_four_ends_differ_and_only_two_exits_are_planned():
     assert not any(map(guard.is_planned_exit, others))
 
 
+def run_alone(code):
+    """Run a program of one process; return how it ended."""
+    line = sys.executable, "-c", f"from examples import guard\n{code}"
+    pipes = {"capture_output": True, "text": True}
+    return subprocess.run(line, cwd=SOURCE, check=False, timeout=LIMIT, **pipes)
+
+
 def test_a_second_clock_rings_when_python_itself_is_stuck():
-    code = """if True:
+    done = run_alone("""if True:
         import re
-        from examples import guard
         guard.LEAVE_SECONDS = 0.5
         with guard.Guard(deadline=60, host="127.0.0.1") as alone:
             alone.deadline = 5
             alone.alive()
             re.match('(a+)+$', 60 * 'a' + 'b')
-    """
-    line, pipes = [sys.executable, "-c", code], {"capture_output": True, "text": True}
-    done = subprocess.run(line, cwd=SOURCE, check=False, timeout=LIMIT, **pipes)
+    """)
     assert done.returncode == 1
     assert re.search("(?s)Timeout.*in match", done.stderr)
+
+
+def test_the_traceback_stands_before_the_verdict():
+    done = run_alone(f"with guard.Guard(60, '127.0.0.1'): {RAISE}")
+    assert done.returncode == ExitCode.RAISED
+    before, words = done.stderr.split("guard in process 0")
+    assert "Traceback" in before
+    assert "- process 0 raised ValueError: no pressure" in words
 
 
 @each_refusal(

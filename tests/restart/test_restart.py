@@ -132,6 +132,7 @@ def test_a_run_killed_repeatedly_ends_with_the_same_bits(tmp_path, undisturbed):
 
     Two, if a process died while it waited for the save before to be complete.
     """
+    assert "Warning" not in undisturbed[1].stderr
     plans = "1 saving", "0 training"
     done = launch(tmp_path, *plans)
     check_end(done, undisturbed, len(plans))
