@@ -177,7 +177,7 @@ def compare(mine, wanted, tolerance: float) -> str | None:
 
 
 def _other_kind(mine, wanted) -> str | None:
-    if _is_number(wanted):
+    if _is_number(wanted) and np.asarray(wanted).dtype != bool:
         return f"is {_inline(mine)}; a number is wanted"
     alike = getattr(mine, "shape", ()) == getattr(wanted, "shape", ())
     right = alike and np.all(_plain(mine) == _plain(wanted))
@@ -222,7 +222,7 @@ def _digits(number) -> str:
 
 
 def _deviation(mine, wanted) -> str:
-    if np.iscomplexobj([mine, wanted]) or np.isnan([mine, wanted]).any():
+    if np.iscomplexobj([mine, wanted]) or not (mine > wanted or mine < wanted):
         return "not right"
     direction = "large" if mine > wanted else "small"
     ratio = max(mine / wanted, wanted / mine)

@@ -267,18 +267,19 @@ def bits(value) -> np.ndarray:
 
 def first_difference(x: Array, source, limit: int) -> str:
     """Return where a shard differs from its slice of the source; nothing if nowhere."""
-    dtype_of(source)
+    kind = dtype_of(source)
     if tuple(x.shape) != tuple(source.shape):
         raise ValueError(
             f"an array of shape {x.shape} and a source of shape {tuple(source.shape)} "
             "cannot be the same: pass what the array was read from"
         )
+    kind = kind if kind.kind in "iu" else x.dtype  # an integer may lose no digit
     for shard in x.addressable_shards:
         bounds, block = bounds_of(shard.index, x.shape), np.asarray(shard.data)
-        for piece in pieces(bounds, block.itemsize, limit):
-            found, wanted = block[within(piece, bounds)], fetch(source, piece, x.dtype)
-            if (differs := bits(found) != bits(wanted)).any():
-                at = np.unravel_index(differs.argmax() // block.itemsize, found.shape)
+        for piece in pieces(bounds, kind.itemsize, limit):
+            found, wanted = block[within(piece, bounds)], fetch(source, piece, kind)
+            if (differs := bits(found.astype(kind)) != bits(wanted)).any():
+                at = np.unravel_index(differs.argmax() // kind.itemsize, found.shape)
                 here = [int(i) + start for i, (start, _) in zip(at, piece, strict=True)]
                 has = f"{found[at]} at {here}, where the source has {wanted[at]}"
                 return f"device {shard.device.id} has {has}"

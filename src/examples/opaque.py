@@ -51,6 +51,7 @@ def numpy_svd(a: Array) -> list[Array]:
     around it takes arrays of JAX: of NumPy's it does not know where results lie.
     """
     check_real_matrices(a)
+    a = jnp.asarray(a)  # of a dtype and a mesh that JAX knows
     *batch, m, n = a.shape
     shapes = (*batch, m, min(m, n)), (*batch, min(m, n)), (*batch, min(m, n), n)
     results = [jax.ShapeDtypeStruct(shape, a.dtype) for shape in shapes]
@@ -62,7 +63,6 @@ def numpy_svd(a: Array) -> list[Array]:
         parts = zip((u, s, vh), (fine, fine[..., 0], fine), strict=True)
         return [np.where(known, part, np.nan).astype(a.dtype) for part, known in parts]
 
-    a = jnp.asarray(a)  # where JAX knows the mesh of what comes back
     return jax.pure_callback(call, results, a, vmap_method="broadcast_all")
 
 

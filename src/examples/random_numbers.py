@@ -45,6 +45,13 @@ def check_key(key: Array):
         )
 
 
+def check_threefry(key: Array):
+    """Raise ValueError unless `key` is one whose numbers do not depend on the mesh."""
+    check_key(key)
+    if random.key_impl(key) != "threefry2x32":
+        raise ValueError(f"{key.dtype} counts otherwise: pass a threefry2x32 key")
+
+
 def names_of(spec: jax.P, ndim: int) -> list[tuple[str, ...]]:
     """Return the mesh axes that `spec` gives to each of `ndim` array axes.
 
@@ -117,9 +124,7 @@ def block_bits(key: Array, shape: tuple[int, ...], spec: jax.P) -> Array:
     Call it inside a `jax.shard_map` with the same `key` on all devices. Raises
     ValueError for other keys than threefry's, and if the array has over 2**32 cells.
     """
-    check_key(key)
-    if random.key_impl(key) != "threefry2x32":
-        raise ValueError(f"{key.dtype} counts otherwise: pass a threefry2x32 key")
+    check_threefry(key)
     names = names_of(spec, len(shape))
     counts = [axis_size(part) for part in names]
     if math.prod(shape) * math.prod(counts) > 2**32:
@@ -223,12 +228,12 @@ def sample(
 
     Each tile has its own key, so no device waits for another, in whatever loop. A tile
     is a row if none is given. Keep the sampler: a new function compiles afresh. Raises
-    ValueError if a block is not whole tiles, for a raw key, and if the sampler returns
-    another shape.
+    ValueError if a block is not whole tiles, for other keys than threefry's, and if the
+    sampler returns another shape.
     """
     shape = check_sizes(shape)
     tile = (shape and (1, *shape[1:])) if tile is None else check_sizes(tile)
-    check_key(key)
+    check_threefry(key)
     check_tiles(shape, spec, tile)
     one = jax.eval_shape(lambda key: sampler(key, tile), key)
     drawn = getattr(one, "shape", type(one).__name__)

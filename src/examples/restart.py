@@ -84,8 +84,8 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
 
     Raises:
         Preempted: when SIGTERM came to a process, after all have saved.
-        ValueError: when something in the state is not an array, or the folder is in use
-            or holds another model, more steps, or a damaged checkpoint.
+        ValueError: for a part of the state that is no array or is empty, and a folder
+            with a bracket in its path, in use, of another model or more steps, or damaged.
     """
     check_counts(steps, every)
     check_step(step, folder)
@@ -122,6 +122,8 @@ def check_step(step: Callable, folder: str | Path):
     if not callable(step) or not isinstance(folder, str | os.PathLike):
         words = f"step={step!r}, folder={folder!r}"
         raise ValueError(f"{words}: pass a function and a path")
+    if odd := {*Path(folder).resolve().as_posix()} & {*"[\\"}:  # patterns of Orbax
+        raise ValueError(f"{folder} has a {min(odd)} in its path: pass one without")
 
 
 def acquire_lock(lock: Path) -> int | None:
@@ -244,6 +246,8 @@ def resume(checkpoints: ocp.CheckpointManager, state: Any) -> tuple[int, Any]:
     }
     with reading(checkpoints, number):
         arrays = checkpoints.restore(number, args=ocp.args.StandardRestore(shardings))
+    kinds = [{n: str(tree[n].dtype) for n in wanted} for tree in (arrays, wanted)]
+    check_model(*kinds, where)  # whose keys may be saved alike
     leaves = [arrays[name] for name in wanted]
     return number, jax.tree.unflatten(jax.tree.structure(state), leaves)
 
@@ -266,6 +270,8 @@ def arrays_of(state: Any) -> dict[str, Array]:
                 f"state{name} is of type {type(leaf).__name__}: make it an array with "
                 "a sharding over the devices of all processes"
             )
+        if not leaf.size:  # Orbax saves none
+            raise ValueError(f"state{name} is empty: leave it out")
     return arrays
 
 

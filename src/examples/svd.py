@@ -309,6 +309,8 @@ def randomized_svd(
     a = check_numbers(a, tall=False)
     if not isinstance(sketch, Sketch):
         raise ValueError("the sketch is no Sketch: pass Sketch(jax.random.key(0))")
+    if (kind := jax.random.key_impl(sketch.key)) != "threefry2x32":
+        raise ValueError(f"{kind} draws by the mesh: pass a key of threefry2x32")
     if not 1 <= k <= min(a.shape) or min(sketch[1:]) < 0:
         raise ValueError(
             f"k = {k} of {a.shape}, {sketch.more} more, {sketch.powers} powers: pass "

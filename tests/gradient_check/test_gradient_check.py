@@ -16,6 +16,11 @@ ONES = {"w": jnp.ones(3), "b": jnp.ones(2)}
 SAYS = "but the gradient says"
 REAL, NAN = "must be floating-point or complex", "the gradient says nan"
 OUTSIDE = r"outside `jax\.jit`"
+HALVES = jnp.ones(1000, "f2"), jnp.full(1000, 9000, "f2")  # whose sum overflows
+
+
+def wide(p):
+    return 300 * p.astype("f4").sum()
 
 
 @each_refusal(
@@ -26,6 +31,8 @@ OUTSIDE = r"outside `jax\.jit`"
     (lambda: check_gradient(total, ONES, {**ONES, "b": jnp.zeros(2)}), SAYS),
     (lambda: check_gradient(total, jnp.ones(3, int), jnp.ones(3, int)), REAL),
     (lambda: check_gradient(total, jnp.ones(3), jnp.full(3, jnp.nan)), NAN),
+    (lambda: check_gradient(total, jnp.ones(3), jnp.full(3, jnp.inf)), "says inf"),
+    (lambda: check_gradient(wide, *HALVES), ": 30 times as much"),
 )
 def test_what_is_no_gradient_is_refused(call, words):
     with pytest.raises(ValueError, match=words):

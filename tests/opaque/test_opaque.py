@@ -54,6 +54,10 @@ def test_values_from_the_host_cannot_pass_for_copies():
         false(jax.device_put(matrices(), P("x")))
 
 
+def test_what_numpy_has_is_taken_in_the_dtype_of_jax():
+    assert [each.dtype for each in numpy_svd(np.eye(3))] == 3 * [np.float32]
+
+
 def test_a_matrix_without_numbers_spoils_no_other():
     a = matrices(8)
     a[2, 1, 1], a[5] = np.nan, np.inf

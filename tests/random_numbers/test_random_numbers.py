@@ -146,6 +146,7 @@ def count_bits(shape):
     (lambda: per_device_key(random.split(KEY, 3), "x"), r"key<fry>\[3\] holds 3 k"),
     (lambda: drop(key=3), "int.* is no typed key"),
     (lambda: drop(key=random.key(0, impl="rbg")), "pass a threefry2x32 key"),
+    (lambda: ask(key=random.key(0, impl="rbg")), "pass a threefry2x32 key"),
     (lambda: drop(rate=math.nan), "rate of nan .*take 0 <= rate < 1"),
     (lambda: jax.jit(lambda rate: drop(rate=rate))(0.5), "rate is traced"),
     (lambda: drop(np.int32), "int32 cannot be scaled"),

@@ -413,6 +413,8 @@ REFUSED = {
     ),
     "no array": ({"state": {"w": np.zeros(3)}}, r"state\['w'\] is of type ndarray"),
     "empty": ({"state": {}}, "the state has no arrays"),
+    "no number": ({"state": {"w": jnp.zeros((0, 3))}}, r"state\['w'\] is empty"),
+    "a pattern": ({"folder": "run[1]"}, r"run\[1\] has a \[ in its path"),
     "no folder": ({"folder": "/dev/null/folder"}, "cannot write to /dev/null"),
     "no path": ({"folder": 3}, "folder=3: pass a function and a path"),
     "no step": ({"step": None}, "step=None, folder=.*: pass a function and a path"),
@@ -420,6 +422,13 @@ REFUSED = {
     "never": ({"every": 0}, "every=0: pass an integer of at least 1"),
     "too far": ({"steps": 1}, "holds 2 steps: pass as many, not 1"),
 }
+
+
+def test_the_words_of_a_key_are_another_model(tmp_path):
+    same, key = lambda state, number: state, jax.random.key(0)
+    restart.train(same, key, 1, tmp_path)
+    with pytest.raises(ValueError, match="is key<fry> there and uint32 here"):
+        restart.train(same, jax.random.key_data(key), 2, tmp_path)
 
 
 @pytest.mark.parametrize(("wrong", "words"), REFUSED.values(), ids=REFUSED)
