@@ -85,7 +85,7 @@ def train(step: Callable, state: Any, steps: int, folder: str | Path, every=100)
     Raises:
         Preempted: when SIGTERM came to a process, after all have saved.
         ValueError: for a part of the state that is no array or is empty, and a folder
-            with a bracket in its path, in use, of another model or more steps, or damaged.
+            in use, of another model, with more steps, damaged, or with [ in its path.
     """
     check_counts(steps, every)
     check_step(step, folder)
