@@ -143,7 +143,6 @@ def residuals(a: Array, x: Array, b: Array) -> Array:
     # in units of the largest, whose square may be too large, or too small, for the type
     unit = far.max(axis=-1, keepdims=True, initial=0)
     unit = jnp.where((unit > 0) & (unit < jnp.inf), unit, 1)
-    unit = jnp.minimum(unit, 1 / jnp.finfo(unit.dtype).tiny)  # or 1 / unit is 0
     return unit[:, 0] * jnp.linalg.norm(far / unit, axis=-1)
 
 
@@ -170,8 +169,7 @@ def descend(a: Array, b: Array, tolerance: float) -> tuple[Array, Array]:
     """Run conjugate gradients on one system: [n, n], [n] -> [n], int32[]."""
     # in units of the largest number, since squares of small ones are 0
     unit = jnp.abs(b).max(initial=0)
-    unit = jnp.where(unit > 0, unit, 1)
-    unit = jnp.minimum(unit, 1 / jnp.finfo(unit.dtype).tiny).astype(b.dtype)
+    unit = jnp.where(unit > 0, unit, 1).astype(b.dtype)
     b = b / unit
 
     def norm2(r):

@@ -117,7 +117,7 @@ def test_iterations_follow_the_spread_and_the_tolerance():
     assert 10 < taken[-1][-1] <= 40
 
 
-@pytest.mark.parametrize("scale", [1e-25, 1e25, 5e37])
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
 def test_numbers_whose_squares_do_not_fit_are_solved_and_judged(scale):
     """The squares of 1e-25 are 0 in float32, and those of 1e25 infinite."""
     a, b = systems()
