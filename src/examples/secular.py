@@ -395,9 +395,6 @@ def pad_and_solve(d: Array, e: Array, axes: tuple[str, ...], solve):
     more = -d.size % math.prod(mesh_sizes(*axes))
     e = jnp.pad(place(e, jax.P()), (0, more + 1))
     d = jnp.pad(place(d, jax.P()), (0, more))
-    largest, info = jnp.maximum(jnp.abs(d).max(), jnp.abs(e).max()), jnp.finfo(d.dtype)
-    power = jnp.clip(jnp.frexp(largest)[1], info.minexp + 2, info.maxexp - 3)
-    d, e = (jnp.ldexp(x, -power) for x in (d, e))  # for no norm to be out of range
     d = jnp.where(count_up(d.size) < d.size - more, d, 2 * norm_of(d, e))
     specs = {"in_specs": jax.P(), "out_specs": (jax.P(), jax.P(axes))}
 
@@ -406,8 +403,7 @@ def pad_and_solve(d: Array, e: Array, axes: tuple[str, ...], solve):
         first = lax.axis_index(axes) == 0
         return lax.psum(jnp.where(first, lam, 0), axes), q
 
-    lam, q = jax.shard_map(run, axis_names={*axes}, **specs)(d, e)
-    return jnp.ldexp(lam, power) * (largest != 0).astype(lam.dtype), q
+    return jax.shard_map(run, axis_names={*axes}, **specs)(d, e)
 
 
 @pad_and_solve.defjvp

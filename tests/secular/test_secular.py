@@ -75,14 +75,6 @@ def test_vectors_are_orthogonal_and_residuals_are_rounding_whatever_the_spectrum
             np.testing.assert_allclose(alone / size, w / size, atol=30 * EPS)
 
 
-def test_zeros_and_numbers_near_the_largest_have_values_to_rounding():
-    for d, e in ([8e37, 0], [6.4e37]), ([2e38, 1e38, 0], [0, 0]), ([0, 0, 0], [0, 0]):
-        a = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
-        with devices((2, 4)):
-            w = eigvalsh_tridiagonal(np.float32(d), np.float32(e))
-        np.testing.assert_allclose(w, np.linalg.eigvalsh(a), atol=1e-6 * np.max(a))
-
-
 def test_a_matrix_is_divided_by_its_norm_first():
     """Then a power of two changes no bit of a vector; squares would overflow."""
     d, e = ZOO["random"]
