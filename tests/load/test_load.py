@@ -141,7 +141,7 @@ def test_a_shard_in_the_wrong_place_or_with_other_bits_is_found():
             (TABLE[::-1].copy(), TABLE, "shards of process 0 are not what"),
             (TABLE + (TABLE == 77), TABLE, r"has 78.0 at \[9, 5\].*source has 77.0"),
             (-zero, zero, r"has -0\.0 at"),
-            (np.ones(8, int), np.full(8, 2**32 + 1), "has 1 at .* has 4294967297"),
+            (np.ones(8, "i4"), np.full(8, 2**32 + 1), "has 1 at .* has 4294967297"),
         ):
             x = jax.device_put(wrong, P("x"))
             for options in {}, {"limit": 8}:
