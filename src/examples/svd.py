@@ -303,14 +303,15 @@ def randomized_svd(
 
     `axes` are those that split the rows and the columns; () is none. Values that decay
     slowly beyond the k-th want more `powers`; `error` tells. Sizes that do not divide
-    leave u or vh on all devices. Raises ValueError for what is no matrix, no sketch, a
-    k that it has not, axes of two types, and for a derivative: it has none.
+    leave u or vh on all devices. Raises ValueError for what is no matrix, no sketch,
+    other keys than threefry's, a k that it has not, axes of two types, and for a
+    derivative: it has none.
     """
     a = check_numbers(a, tall=False)
     if not isinstance(sketch, Sketch):
         raise ValueError("the sketch is no Sketch: pass Sketch(jax.random.key(0))")
     if (kind := jax.random.key_impl(sketch.key)) != "threefry2x32":
-        raise ValueError(f"{kind} draws by the mesh: pass a key of threefry2x32")
+        raise ValueError(f"{kind} numbers depend on the mesh: pass a threefry2x32 key")
     if not 1 <= k <= min(a.shape) or min(sketch[1:]) < 0:
         raise ValueError(
             f"k = {k} of {a.shape}, {sketch.more} more, {sketch.powers} powers: pass "

@@ -228,7 +228,7 @@ def first(a, k=1, sketch=None):
     (lambda a: svd(a, "z"), r"no mesh axis \['z'\] in context"),
     (lambda a: first(a, 4), "k = 4 .* pass k from 1 to 3"),
     (lambda a: first(a, 1, Sketch(KEY, -1)), "that are not negative"),
-    (lambda a: first(a, 1, Sketch(jax.random.key(0, impl="rbg"))), "rbg draws by the"),
+    (lambda a: first(a, 1, Sketch(jax.random.key(0, impl="rbg"))), "rbg numbers dep"),
     (lambda a: randomized_svd(a, 1, KEY), r"pass Sketch\(jax.random.key"),
     (jax.grad(lambda a: first(a).error), "derivative: differentiate the real part"),
 )
